@@ -69,8 +69,8 @@ def _command(kind: str, folder: Path) -> list[str]:
 
 
 @contextmanager
-def server(kind: str, folder: Path, *flags: str) -> Iterator[Server]:
-    """One that runs until the block ends."""
+def server(kind: str, folder: Path, *flags: str, lines: bytes = b"") -> Iterator[Server]:
+    """One that runs until the block ends; requests to it have these *lines* in their heads, too."""
     command = [
         sys.executable,
         "-m",
@@ -91,7 +91,7 @@ def server(kind: str, folder: Path, *flags: str) -> Iterator[Server]:
             listening = json.loads(process.stdout.readline())["listening"]
             (url,) = [one["url"] for one in listening if one["transport"] == "http"]
             port = int(url.split(":")[2].split("/")[0])
-            wires += [Wire.open(port) for _ in range(CONNECTIONS)]
+            wires += [Wire.open(port, lines) for _ in range(CONNECTIONS)]
             yield Server(process.pid, port, {process.pid: wires})
         finally:
             for wire in wires:

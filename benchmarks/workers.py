@@ -78,19 +78,21 @@ class Wire:
 
     bare: socket.socket
     port: int
+    lines: bytes = b""
+    """More headers of each request."""
     sent: float = 0.0
 
     @classmethod
-    def open(cls, port: int) -> Self:
+    def open(cls, port: int, lines: bytes = b"") -> Self:
         bare = socket.create_connection(("127.0.0.1", port))
         bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(bare, port)
+        return cls(bare, port, lines)
 
     def request(self, message: dict[str, Any], session: str | None = None) -> bytes:
         body = json.dumps(message, separators=(",", ":")).encode()
         head = (
             b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
-            b"Accept: application/json, text/event-stream\r\n" % self.port
+            b"Accept: application/json, text/event-stream\r\n%b" % (self.port, self.lines)
         )
         if session is not None:
             head += b"Mcp-Session-Id: %b\r\nMCP-Protocol-Version: %b\r\n" % (session.encode(), VERSION.encode())

@@ -342,6 +342,7 @@ class AccessRules:
     """What a tool, prompt or resource is that no rule matches."""
     hierarchy: ScopeHierarchy = attrs.field(init=False)
     guards_resources: bool = attrs.field(init=False)
+    guards_methods: bool = attrs.field(init=False)
     approves: bool = attrs.field(init=False)
     """Whether there are calls of which a person must approve."""
     _by: Mapping[str, PatternIndex] = attrs.field(init=False)
@@ -355,6 +356,7 @@ class AccessRules:
             for name in _SELECTORS
         }
         self.approves = any(rule.approve is not None for rule in self.rules)
+        self.guards_methods = any(rule.methods for rule in self.rules)
         read = METHOD_OF["resource"]
         self.guards_resources = self.default == "deny" or any(
             rule.resources or rule.is_of_servers or _matches(rule.methods, read) for rule in self.rules

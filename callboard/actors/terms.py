@@ -94,17 +94,18 @@ def modern_terms(route: Route, spoken: Collection[Revision], caller: Caller) -> 
     of those must `initialize`. Raises `InvalidParams` for a required member that is missing or wrong.
     """
     find = _remembered if len(route.said) <= MAX_REMEMBERED else _terms
-    nobody = TRUSTED if caller is TRUSTED else ANONYMOUS
-    terms = find(route.said, route.protocol_version or "", frozenset(spoken), nobody)
-    if route.progress_token is None and caller is nobody:
-        return terms
-    return Terms(  # what is remembered has no caller: scopes are those of this request's own token
+    terms = find(route.said, route.protocol_version or "", frozenset(spoken), caller)
+    return terms if route.progress_token is None else _changed(terms, terms.caller, route.progress_token)
+
+
+def _changed(terms: Terms, caller: Caller, progress_token: RequestId | None = None) -> Terms:
+    return Terms(
         revision=terms.revision,
         capabilities=terms.capabilities,
         client_info=terms.client_info,
         caller=caller,
         log_level=terms.log_level,
-        progress_token=route.progress_token,
+        progress_token=progress_token,
     )
 
 
@@ -125,4 +126,11 @@ def _terms(said: bytes, requested: str, spoken: frozenset[Revision], caller: Cal
     )
 
 
-_remembered: Final = lru_cache(maxsize=256)(_terms)
+_of_anybody: Final = lru_cache(maxsize=256)(_terms)
+
+
+@lru_cache(maxsize=1024)
+def _remembered(said: bytes, requested: str, spoken: frozenset[Revision], caller: Caller) -> Terms:
+    """Callers are told apart by identity, and each token has one of its own: none gets another token's scopes."""
+    terms = _of_anybody(said, requested, spoken, TRUSTED if caller is TRUSTED else ANONYMOUS)
+    return terms if terms.caller is caller else _changed(terms, caller)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -16,25 +16,20 @@ from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.broker import BackendPlan, BrokerActor, Flush, News, Reload
 from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.circuit import CircuitState
-from callboard.actors.broker.connection import Begin, Reach
 from callboard.actors.broker.merging import Approve
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.broker.tasks import check_extension
-from callboard.actors.client.conversation import Conversation
-from callboard.actors.client.negotiate import Agreed
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
 from callboard.broker.pins import Pinning, Pins
 from callboard.broker.placing import Here, Placed, Placing
+from callboard.broker.reach import reach_for_all, reach_for_callers
 from callboard.broker.reload import Reloader
-from callboard.client.connect import Connector
-from callboard.client.routes import ClientAccess, ways_to
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.codecs.seal import Seal
 from callboard.config import BackendSpec, Configuration, PythonTarget, Remote, read_configuration
-from callboard.server.load import load_server
 from callboard.server.served import BackendStatus, Behind, Served
 from callboard.supervisor import Address, Supervisor, get_logger, open_tree
 from callboard.transports.client.process import Command
@@ -134,7 +129,7 @@ class Broker(Served):
                 await self._wait_settled()
                 self._host = Host(offer, root, lot, audience=audience, reports=reports)
                 self._host.check_extensions = check_extension
-                self._host.cap = self._cap()
+                self._host.cap, self._host.passes = self._cap(), self._passes()
                 yield self._host
             finally:
                 self._offer = self._root = self._host = None
@@ -179,7 +174,7 @@ class Broker(Served):
                 await self._reload(after)
             self.specs = after
             if self._host is not None:
-                self._host.cap = self._cap()
+                self._host.cap, self._host.passes = self._cap(), self._passes()
 
     async def _place_anew(self) -> None:
         async with self._reloading:
@@ -187,17 +182,22 @@ class Broker(Served):
 
     async def _reload(self, specs: Mapping[str, BackendSpec]) -> None:
         before, after = self._placed, {name: self.placing.place(spec) for name, spec in specs.items()}
-        plans = {
-            name: BackendPlan(name, placed.settings, _reach(name, placed), placed.withdraw)
-            for name, placed in after.items()
-            if before.get(name) != placed
-        }
+        plans = {name: _plan(name, placed) for name, placed in after.items() if before.get(name) != placed}
         await self._control().ask(Reload(tuple(after), plans), within=RELOAD)
         self._placed = after
 
     def _cap(self) -> float:
         """Seconds that any request may take: each backend has its own say within them."""
         return max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
+
+    def _passes(self) -> tuple[bytes, ...]:
+        """Headers of clients' requests that some backend gets."""
+        return tuple(sorted({name.encode() for one in self.specs.values() for name in one.settings.pass_headers}))
+
+    @property
+    def wants_tokens(self) -> bool:
+        """Whether a token of a caller must be kept with the caller: some backend gets another in exchange for it."""
+        return any(one.auth is not None and one.auth.grant == "token_exchange" for one in self.specs.values())
 
     def _control(self) -> Address[News]:
         if self._root is None:
@@ -240,21 +240,6 @@ def _telling(said: Sequence[str]) -> str:
     return next((line for line in reversed(lines) if _TROUBLE.search(line)), lines[-1] if lines else "")
 
 
-def _reach(name: str, placed: Placed) -> Reach:
-    """How a backend is reached, each time that a connection is opened."""
-    target = load_server(str(placed.target)) if isinstance(placed.target, PythonTarget) else placed.target
-    from callboard.config.auth import oauth_for  # it takes time to load
-
-    auth = None if placed.auth is None else oauth_for(placed.auth)
-    ways = ways_to(target, ClientAccess(auth=auth, on_stderr=partial(_says, name)))
-
-    @asynccontextmanager
-    async def reach(begin: Begin) -> AsyncIterator[tuple[Conversation, Agreed]]:
-        async with AsyncExitStack() as stack:
-            yield await Connector(ways, begin, stack).meet(placed.settings.revision)
-
-    return reach
-
-
-def _says(backend: str, line: str) -> None:
-    log.debug("backend_stderr", backend=backend, text=line)
+def _plan(name: str, placed: Placed) -> BackendPlan:
+    reach, personal = reach_for_all(name, placed), reach_for_callers(name, placed)
+    return BackendPlan(name, placed.settings, reach, placed.withdraw, personal)

@@ -17,8 +17,9 @@ import msgspec
 ANYBODY: Final = "anonymous"
 """The principal of a peer that was not authenticated."""
 
-MAX_CALLER: Final = 24 * 1024
-"""Bytes of a caller as one worker tells it to another: a token may have 16 KiB, which is what its claims come from."""
+MAX_CALLER: Final = 40 * 1024
+"""Bytes of a caller as one worker tells it to another: a token may have 16 KiB, which is what its claims come from, and
+it may be told as well."""
 
 
 def _set(scopes: Iterable[str]) -> frozenset[str]:
@@ -46,6 +47,8 @@ class Caller:
     """All that its token says."""
     expires: float | None = None
     """When its token ends: seconds since 1970. None: never."""
+    token: str | None = attrs.field(default=None, repr=False)
+    """The token itself, only where some backend gets another in exchange for it. It goes to no backend."""
     key: str = attrs.field(init=False)
     """What all that is this caller's is bound to. Two callers never share one; a renewed token does not change it."""
 
@@ -97,6 +100,7 @@ class _Told(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
     scopes: list[str] = []
     claims: dict[str, Any] = {}
     expires: float | None = None
+    token: str | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -107,6 +111,7 @@ def write_caller(caller: Caller) -> bytes:
         sorted(caller.scopes),
         dict(caller.claims),
         caller.expires,
+        caller.token,
     )
     return urlsafe_b64encode(msgspec.json.encode(told))
 
@@ -128,4 +133,5 @@ def read_caller(written: bytes) -> Caller:
         scopes=told.scopes,
         claims=told.claims,
         expires=told.expires,
+        token=told.token,
     )

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Final, assert_never, get_args
 
+from callboard.codecs.oauth.addresses import Reach
 from callboard.codecs.oauth.jwt import ALGORITHMS, read_key
 from callboard.config.model import GrantName, UpstreamAuth
 from callboard.config.reader import Place, Table
@@ -23,7 +24,9 @@ from callboard.oauth import (
     WorkloadIdentity,
 )
 from callboard.oauth.auth import check_private
+from callboard.oauth.token_exchange import TokenExchange, wanted_of
 from callboard.transports.client.credentials import Auth
+from callboard.transports.client.fetch import Fetcher
 
 GRANTS: Final[tuple[GrantName, ...]] = get_args(GrantName)
 
@@ -41,6 +44,9 @@ OAUTH_KEYS: Final = (
     "scope",
     "trust",
     "bind",
+    "audience",
+    "resource",
+    "requested_token_type",
 )
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -52,16 +58,17 @@ def oauth_for(upstream: UpstreamAuth) -> Auth:
     return OAuth(grant=_grant(upstream), scopes=scopes, store=store, trust=trust, binds=upstream.binds)
 
 
+def exchange_for(upstream: UpstreamAuth, url: str) -> TokenExchange:
+    """The exchange of callers' tokens for the server at *url*."""
+    issuer = upstream.issuer or ""
+    wanted = wanted_of(url, upstream.audience, upstream.resource, upstream.scopes, upstream.requested_token_type)
+    return TokenExchange(_machine(upstream), issuer, Fetcher(Reach.of_server(issuer, upstream.trust)), wanted)
+
+
 def _grant(upstream: UpstreamAuth) -> Grant:
     match upstream.grant:
-        case "client_credentials":
-            return ClientCredentials(
-                client_id=upstream.client_id or "",
-                client_secret=upstream.client_secret,
-                private_key=upstream.private_key,
-                algorithm=upstream.algorithm,
-                issuer=upstream.issuer,
-            )
+        case "client_credentials" | "token_exchange":  # what the broker asks for itself, the lists, is no caller's
+            return _machine(upstream)
         case "authorization_code":
             registered = None if upstream.client_id is None else _registered(upstream)
             return AuthorizationCode(identity=Identity(registered=registered))
@@ -69,6 +76,16 @@ def _grant(upstream: UpstreamAuth) -> Grant:
             return WorkloadIdentity(client=_registered(upstream), assertion=lambda: _assertion(upstream))
         case never:
             assert_never(never)
+
+
+def _machine(upstream: UpstreamAuth) -> ClientCredentials:
+    return ClientCredentials(
+        client_id=upstream.client_id or "",
+        client_secret=upstream.client_secret,
+        private_key=upstream.private_key,
+        algorithm=upstream.algorithm,
+        issuer=upstream.issuer,
+    )
 
 
 def _registered(upstream: UpstreamAuth) -> RegisteredClient:
@@ -103,6 +120,9 @@ def read_auth(place: Place, url: str) -> UpstreamAuth | None:
         scopes=_scopes(table),
         trust=table.texts("trust"),
         binds=table.flag("bind"),
+        audience=table.text("audience", None),
+        resource=table.text("resource", None),
+        requested_token_type=table.text("requested_token_type", None),
     )
     _check(place, table, auth)
     return auth
@@ -115,6 +135,16 @@ def _check(place: Place, table: Table, auth: UpstreamAuth) -> None:
         place.wrong(f"{auth.grant} needs a `client_id`")
     if auth.grant == "client_credentials" and not has_secret:
         place.wrong("client_credentials needs `client_secret_env` or `private_key_file`")
+    if auth.grant == "token_exchange":
+        if not has_secret:
+            place.wrong("token_exchange needs `client_secret_env` or `private_key_file`")
+        if auth.issuer is None:  # a server that could name it would get the tokens of all callers
+            place.wrong("token_exchange needs an `issuer`: callers' tokens are sent there")
+        if auth.binds:
+            place.wrong("token_exchange excludes `bind`")
+    for key in ("audience", "resource", "requested_token_type"):
+        if auth.grant != "token_exchange" and key in table.members:
+            table.members[key].warn("is only for token_exchange")
     if auth.grant == "workload_identity" and "assertion_file" not in table.members:
         place.wrong("workload_identity needs an `assertion_file`")
     if auth.client_secret is not None and auth.private_key is not None:

@@ -4,6 +4,8 @@ import codecs
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from callboard.config.files import NotRegular, read_file
 from callboard.config.jsonc import read_json
 from callboard.config.model import BackendSpec, BackendTarget, Configuration, Remote, UpstreamAuth
@@ -16,6 +18,9 @@ from callboard.config.toml import read_toml
 
 MAX_FILE: Final = 1024 * 1024
 """Largest file that is read, in bytes. A thousand servers take a quarter of it."""
+
+PERSONAL_CONNECTIONS: Final = 1024
+"""Most connections to a server at a URL where each caller has its own: each is a socket, and not a process."""
 
 OPEN: Final = "the file is writable by all users, which lets them run commands as you: chmod o-w"
 
@@ -143,11 +148,25 @@ def _backend(name: str, place: Place, taken: dict[str, int]) -> BackendSpec | No
     settings = read_settings(ours)
     target, shown = (None, "") if found is None else found
     auth = _auth(ours, target)
+    if settings.pass_headers and target is not None and not isinstance(target, Remote):
+        ours.members["pass_headers"].warn("is only for a `url`: other servers get no headers")
     _take_prefix(ours.members.get("prefix", place), name if settings.prefix is None else settings.prefix, taken)
     if target is None:
         return None
     line = place.node.line
-    return BackendSpec(name=name, target=target, settings=settings, auth=auth, shown=shown, line=line, unknown=unknown)
+    spec = BackendSpec(name=name, target=target, settings=settings, auth=auth, shown=shown, line=line, unknown=unknown)
+    return _personal(spec, entry, ours) if spec.is_personal else spec
+
+
+def _personal(spec: BackendSpec, entry: Table, ours: Table) -> BackendSpec:
+    """A server that gets something of each caller's own."""
+    if spec.settings.share == "all":
+        places = [table.members.get(key) for table in (ours, entry) for key in ("oauth", "headers", "env")]
+        place = next((place for place in places if place is not None), entry.place)
+        place.wrong('names the caller, and so excludes `share` = "all": a connection belongs to one caller')
+    if isinstance(spec.target, Remote) and "max_connections" not in ours.members:
+        return attrs.evolve(spec, settings=attrs.evolve(spec.settings, max_connections=PERSONAL_CONNECTIONS))
+    return spec
 
 
 def _auth(ours: Table, target: BackendTarget | None) -> UpstreamAuth | None:
@@ -157,7 +176,7 @@ def _auth(ours: Table, target: BackendTarget | None) -> UpstreamAuth | None:
     if target is not None and not isinstance(target, Remote):
         place.wrong("is only for a `url`: other servers get credentials in their environment")
         return None
-    if target is not None and any(name.lower() == "authorization" for name in target.headers):
+    if target is not None and any(name.lower() == "authorization" for name in (*target.headers, *target.templates)):
         place.wrong("excludes a header `Authorization`: use one")
     from callboard.config.auth import read_auth  # it takes time to load
 

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from callboard.actors.broker.policy import BackendSettings
+from callboard.codecs.caller_template import Templates
 from callboard.config.report import Mistake
 from callboard.transports.client.process import Command
 
@@ -20,6 +21,15 @@ class Remote:
     url: str
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     kind: Kind = "any"
+    templates: Templates = attrs.field(factory=dict, repr=False)
+    """Headers in which something of the caller stands."""
+
+
+@attrs.frozen(kw_only=True)
+class PersonalCommand(Command):
+    """A program that each caller has its own process of: something of the caller stands in its environment."""
+
+    templates: Templates = attrs.field(factory=dict, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -36,7 +46,7 @@ class PythonTarget:
 
 BackendTarget: TypeAlias = Command | Remote | PythonTarget
 
-GrantName: TypeAlias = Literal["client_credentials", "authorization_code", "workload_identity"]
+GrantName: TypeAlias = Literal["client_credentials", "authorization_code", "workload_identity", "token_exchange"]
 
 
 @attrs.frozen(kw_only=True)
@@ -53,6 +63,9 @@ class UpstreamAuth:
     scopes: tuple[str, ...] = attrs.field(default=(), repr=False)
     trust: tuple[str, ...] = attrs.field(default=(), repr=False)
     binds: bool = False
+    audience: str | None = None
+    resource: str | None = None
+    requested_token_type: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +87,12 @@ class BackendSpec:
     def prefix(self) -> str:
         """Prefix of its names; may be empty."""
         return self.name if self.settings.prefix is None else self.settings.prefix
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether each caller has connections of its own there, in both eras."""
+        templates = getattr(self.target, "templates", None)
+        return bool(templates) or (self.auth is not None and self.auth.grant == "token_exchange")
 
     @property
     def transport(self) -> str:

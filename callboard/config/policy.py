@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from callboard.actors.broker.policy import SHARES, BackendSettings, Filter, Restarts
+from callboard.codecs.http.passed import MAX_PASSED, refused_header
 from callboard.codecs.revisions import Revision
 from callboard.config.reader import Place, Table, quoted
 from callboard.supervisor import Backoff, Intensity
@@ -26,6 +27,7 @@ SETTINGS_KEYS: Final = (
     "roots",
     "required",
     "local",
+    "pass_headers",
 )
 TOOLS_KEYS: Final = ("allow", "deny")
 RESTART_KEYS: Final = ("times", "per", "first", "most", "cool_down")
@@ -64,6 +66,7 @@ def read_settings(table: Table) -> BackendSettings:
         roots=_roots(table),
         required=table.flag("required", default=_DEFAULTS.required),
         local=table.flag("local", default=_DEFAULTS.local),
+        pass_headers=_pass_headers(table),
     )
     if settings.timeout > settings.cap:
         place = table.members.get("timeout") or table.members["cap"]
@@ -121,6 +124,17 @@ def _restarts(table: Table) -> Restarts:
         backoff=Backoff(first=first, most=most),
         cool_down=restart.seconds("cool_down", usual.cool_down),
     )
+
+
+def _pass_headers(table: Table) -> tuple[str, ...]:
+    names = tuple(name.lower() for name in table.texts("pass_headers"))
+    for name in names:
+        why = refused_header(name)
+        if why:
+            table.members["pass_headers"].wrong(f"{quoted(name)} {why}")
+    if len(names) > MAX_PASSED:
+        table.members["pass_headers"].wrong(f"must have at most {MAX_PASSED} names")
+    return names
 
 
 def _roots(table: Table) -> tuple[str, ...]:

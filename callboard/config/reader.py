@@ -12,9 +12,10 @@ from typing import Final, TypeVar
 
 import attrs
 
+from callboard.codecs.caller_template import CallerTemplate, is_plain
 from callboard.config.positions import SourceNode
 from callboard.config.report import Report
-from callboard.config.variables import NotExpanded, expand
+from callboard.config.variables import NotExpanded, expand, read_template
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_$-]+")
 _NEAR: Final = 0.7
@@ -116,8 +117,16 @@ class Place:
             self.wrong(f"must be {self.report.an_object}")
         return Table.of(self)
 
-    def mapping(self) -> dict[str, str]:
-        """Strings by name."""
+    def template(self) -> CallerTemplate | None:
+        """Text in which something of the caller stands; None if it is plain, or wrong as `expanded` tells."""
+        try:
+            template = read_template(str(self.node.value))
+        except NotExpanded:
+            return None
+        return None if is_plain(template) or "\0" in str(self.node.value) else template
+
+    def mapping(self, templates: dict[str, CallerTemplate] | None = None) -> dict[str, str]:
+        """Strings by name. Those in which something of the caller stands become *templates*."""
         of_strings = f"must be {self.report.an_object} of strings"
         if self.node.members is None:
             self.wrong(of_strings)
@@ -125,6 +134,8 @@ class Place:
         for name, place in Table.of(self).members.items():
             if not isinstance(place.node.value, str):
                 self.report.tell(place.node, self.where, of_strings)
+            elif templates is not None and (template := place.template()) is not None:
+                templates[name] = template
             elif (text := place.expanded()) is not None:
                 found[name] = text
         return found
@@ -153,9 +164,9 @@ class Table:
         place = self.members.get(key)
         return default if place is None else place.texts()
 
-    def mapping(self, key: str) -> dict[str, str]:
+    def mapping(self, key: str, templates: dict[str, CallerTemplate] | None = None) -> dict[str, str]:
         place = self.members.get(key)
-        return {} if place is None else place.mapping()
+        return {} if place is None else place.mapping(templates)
 
     def table(self, key: str) -> "Table":
         place = self.members.get(key)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote, urlsplit
 
-from callboard.config.model import BackendTarget, Kind, PythonTarget, Remote
+from callboard.codecs.caller_template import CallerTemplate
+from callboard.config.model import BackendTarget, Kind, PersonalCommand, PythonTarget, Remote
 from callboard.config.reader import Table, nearest, quoted
 from callboard.config.redact import shown_command, shown_url
 from callboard.errors import CannotConnect, CannotServe
@@ -61,7 +62,8 @@ def _remote(entry: Table, ours: Table) -> tuple[Remote, str] | None:
         _tell_kind(entry, "stdio is not a transport for a `url`")
     _warn_useless(entry, ("args", "env", "cwd"), "is only for a `command`, not for a `url`")
     _warn_useless(ours, ("env",), "is only for a `command`, not for a `url`")
-    headers = _headers(entry) | _headers(ours)
+    templates: dict[str, CallerTemplate] = {}
+    headers = _headers(entry, templates) | _headers(ours, templates)
     place = entry.members["url"]
     written, url = place.node.value, place.text()
     if url is None or kind == "stdio" or not isinstance(written, str):
@@ -71,7 +73,7 @@ def _remote(entry: Table, ours: Table) -> tuple[Remote, str] | None:
     if not _is_address(url):
         place.wrong(f"{quoted(shown_url(written))} is not a server URL: expected {_ADDRESSES}")
         return None
-    return Remote(url=url, headers=headers, kind=kind), shown_url(written)
+    return Remote(url=url, headers=headers, kind=kind, templates=templates), shown_url(written)
 
 
 def _is_address(url: str) -> bool:
@@ -83,9 +85,12 @@ def _is_address(url: str) -> bool:
     return bool(parts.netloc) and url.isascii() and url.isprintable() and " " not in url
 
 
-def _headers(table: Table) -> dict[str, str]:
-    headers = table.mapping("headers")
-    for name, value in headers.items():
+def _headers(table: Table, templates: dict[str, CallerTemplate]) -> dict[str, str]:
+    own: dict[str, CallerTemplate] = {}
+    headers = table.mapping("headers", own)
+    templates |= own
+    fixed = {name: "".join(part for part in template if isinstance(part, str)) for name, template in own.items()}
+    for name, value in (headers | fixed).items():
         place = table.members["headers"]
         at = place.member(name, (place.node.members or {})[name])
         if _HEADER.fullmatch(name) is None:
@@ -100,7 +105,8 @@ def _command(entry: Table, ours: Table) -> tuple[Command, str] | None:
         _tell_kind(entry, "the transport of a `command` is stdio")
     args = entry.members.get("args")
     words = () if args is None else args.texts(are_kept_apart=True)
-    env = _allowed(ours) | _env(entry)
+    templates: dict[str, CallerTemplate] = {}
+    env = _allowed(ours) | _env(entry, templates)
     folder = entry.members.get("cwd")
     cwd = None if folder is None else folder.path()
     if folder is not None and cwd is not None and not cwd.is_dir():
@@ -113,7 +119,10 @@ def _command(entry: Table, ours: Table) -> tuple[Command, str] | None:
         place.warn(f"no such program: {quoted(place.node.value)}")
     written = [place.node, *((args.node.items or ()) if args is not None else ())]
     shown = shown_command([str(node.value) for node in written])
-    return Command(args=(program, *words), env=env, cwd=None if cwd is None else str(cwd)), shown
+    command = Command(args=(program, *words), env=env, cwd=None if cwd is None else str(cwd))
+    if templates:
+        command = PersonalCommand(args=command.args, env=env, cwd=command.cwd, templates=templates)
+    return command, shown
 
 
 def _not_found(program: str, env: Mapping[str, str], cwd: Path | None) -> bool:
@@ -122,9 +131,9 @@ def _not_found(program: str, env: Mapping[str, str], cwd: Path | None) -> bool:
     return shutil.which(program, path=env.get("PATH")) is None
 
 
-def _env(entry: Table) -> dict[str, str]:
-    env = entry.mapping("env")
-    for name in env:
+def _env(entry: Table, templates: dict[str, CallerTemplate]) -> dict[str, str]:
+    env = entry.mapping("env", templates)
+    for name in (*env, *templates):
         if _VARIABLE.fullmatch(name) is None:
             place = entry.members["env"]
             place.member(name, (place.node.members or {})[name]).wrong("is not a valid name of an environment variable")

@@ -57,7 +57,7 @@ async def find(server: str, challenge: Challenge, fetcher: Fetcher, preferred: s
     return DiscoveredServer(
         way=DiscoveryRoute.RESOURCE,
         resource=resource.resource,
-        server=await _server(issuer, fetcher),
+        server=await server_at(issuer, fetcher),
         scopes=resource.scopes_supported,
         binds_tokens=resource.dpop_bound_access_tokens_required is True,
     )
@@ -76,12 +76,13 @@ async def _resource(server: str, named: str | None, fetcher: Fetcher) -> Resourc
     return None
 
 
-async def _server(issuer: str, fetcher: Fetcher) -> ServerMetadata:
+async def server_at(issuer: str, fetcher: Fetcher) -> ServerMetadata:
+    """The metadata of an authorization server. Raises `NotAuthorized`, `UnsafeUrl`, `FetchFailed`."""
     return read_server(await server_document(issuer, fetcher), issuer)
 
 
 async def server_document(issuer: str, fetcher: Fetcher) -> bytes:
-    """The metadata of an authorization server, as it is found. Raises `NotAuthorized`, `UnsafeUrl`, `FetchFailed`."""
+    """The same, as it is found."""
     locate(issuer, fetcher.reach)  # before anything is made of it
     for url in server_metadata_urls(issuer):
         fetched = await fetcher.get(url)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from callboard.codecs.oauth.client import PRIVATE_KEY, OAuthClient
-from callboard.codecs.oauth.jwt import Key, client_assertion, read_key
+from callboard.codecs.oauth.jwt import client_assertion, read_key
 from callboard.codecs.oauth.scopes import Scopes
 from callboard.codecs.oauth.tokens import (
     CLIENT_ASSERTION,
@@ -40,9 +40,7 @@ class ClientCredentials:
 
     async def obtain(self, desk: TokenEndpoint, scopes: Scopes, store: Store) -> Granted:
         client = await self.holder(desk, store)
-        parameters = _asked(CLIENT_CREDENTIALS, desk, scopes)
-        if self.private_key is not None:
-            parameters |= self._assertion(desk, read_key(self.private_key))
+        parameters = _asked(CLIENT_CREDENTIALS, desk, scopes) | self.authentication(desk)
         return Granted(await desk.exchange(client, parameters), client, scopes)
 
     async def holder(self, desk: TokenEndpoint, store: Store) -> OAuthClient:
@@ -50,7 +48,11 @@ class ClientCredentials:
         client = await registered.at(desk.found.server, store)
         return client if self.private_key is None else attrs.evolve(client, method=PRIVATE_KEY, secret=None)
 
-    def _assertion(self, desk: TokenEndpoint, key: Key) -> dict[str, str]:
+    def authentication(self, desk: TokenEndpoint) -> dict[str, str]:
+        """Parameters by which a client with a private key is known; none for one with a secret."""
+        if self.private_key is None:
+            return {}
+        key = read_key(self.private_key)
         issuer, jti = desk.found.issuer, secrets.token_urlsafe(16)
         signed = client_assertion(key, self.algorithm, self.client_id, issuer, now=desk.clock(), jti=jti)
         return {"client_assertion_type": CLIENT_ASSERTION, "client_assertion": signed}

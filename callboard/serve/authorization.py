@@ -122,13 +122,14 @@ async def open_guard(
     return tables, await tables.begin(host, authenticate, url)
 
 
-def begin_renewing(host: Host, *several: object) -> None:
+def begin_renewing(host: Host, guard: Guard | None, *several: object) -> None:
     """Have the files of *several* read again when they change: those that have files. Others are left alone."""
+    on_used = (lambda: None) if guard is None else guard.forget
     for what in several:
         if isinstance(what, TokenFile):
             what.on_gone = partial(end_all_of, host)
         if isinstance(what, Renewable):
-            host.root.spawn(Renewing(what), name=f"renew-{what.name}", shutdown=0)
+            host.root.spawn(Renewing(what, on_used), name=f"renew-{what.name}", shutdown=0)
 
 
 def _resource(settings: AuthorizationSettings, url: str) -> ProtectedResource | None:

@@ -40,7 +40,7 @@ class Mounted:
         parking = Parking(self.server.info.name, most=limits.max_parked, most_each=limits.max_parked_each)
         async with self.server.host(parking=parking) as host:
             tables, guard = await open_guard(host, self.authenticate, self.authorization)
-            begin_renewing(host, self.authenticate, tables)
+            begin_renewing(host, guard, self.authenticate, tables)
             endpoint = Endpoint(host, self.access, self.settings, guard=guard)
             edge = await host.root.add(tree.asgi(lambda: endpoint.pulse))
             self._app = AsgiApp(endpoint, edge.supervisor_of(tree.REQUESTS))

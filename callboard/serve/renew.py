@@ -1,6 +1,6 @@
 """Tokens and certificates are read again when their files change, or at a SIGHUP: rotating them needs no restart."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Never, Protocol, runtime_checkable
 
@@ -39,6 +39,7 @@ class Renewing(Actor[Never]):
     mailbox = None
 
     what: Renewable
+    on_used: Callable[[], None] = attrs.field(default=lambda: None)
     renewed: int = attrs.field(default=0, init=False)
     _refused: str | None = attrs.field(default=None, init=False)
 
@@ -55,6 +56,7 @@ class Renewing(Actor[Never]):
         try:
             found = await trio.to_thread.run_sync(what.read, abandon_on_cancel=True)
             changed = await what.use(found)
+            self.on_used()
         except CannotServe as error:
             if isinstance(error, CannotRead):
                 watcher.try_again()

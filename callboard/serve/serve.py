@@ -102,7 +102,7 @@ async def serve(
         if link is not None:
             await link.introduce()
         edges = [await host.root.add(door) for door in doors]
-        begin_renewing(host, tls, plan.authenticate, tables)
+        begin_renewing(host, guard, tls, plan.authenticate, tables)
         ends: list[Callable[[], Awaitable[object]]] = [until]
         if pipes is not None:
             ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)

@@ -10,8 +10,9 @@ from typing import ClassVar, Final
 import attrs
 
 from callboard.codecs.caller import Caller, caller_of_key
+from callboard.codecs.oauth.presented import PresentedToken
 from callboard.config.files import NotRegular, read_file
-from callboard.errors import CannotRead, CannotServe
+from callboard.errors import BadToken, CannotRead, CannotServe
 from callboard.serve.token_line import TokenLine, read_line, token_digest
 from callboard.supervisor.audit import note
 
@@ -85,6 +86,13 @@ class TokenTable:
     async def __call__(self, token: str) -> Caller | None:
         return self.known(token)
 
+    async def verify(self, presented: PresentedToken) -> Caller:
+        """Raises `BadToken`."""
+        caller = self.known(presented.token) if presented.scheme == "bearer" else None
+        if caller is None:
+            raise BadToken
+        return caller
+
 
 @attrs.define(eq=False)
 class TokenFile:
@@ -126,6 +134,10 @@ class TokenFile:
     def known(self, token: str) -> Caller | None:
         """The caller of *token*, and the same object until the file says something else of it."""
         return self.tokens.known(token)
+
+    async def verify(self, presented: PresentedToken) -> Caller:
+        """Raises `BadToken`."""
+        return await self.tokens.verify(presented)
 
     async def __call__(self, token: str) -> Caller | None:
         return self.tokens.known(token)

@@ -9,6 +9,7 @@ import trio
 
 from callboard.actors.outlet import Carrier
 from callboard.actors.shares import account_of
+from callboard.codecs.caller import MAX_CALLER
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.request_parser import HeadMemory, RequestParser
 from callboard.codecs.link import (
@@ -46,7 +47,7 @@ IN_A_ROW: Final = 4
 """Requests of one read that are served before others get a turn."""
 
 MORE_HEADERS: Final = 8
-"""Headers that a worker adds to a request, and half a kilobyte for each."""
+"""Headers that a worker adds to a request, and half a kilobyte for each; more for the caller."""
 
 _ACCEPTED: Final = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: callboard-link\r\n\r\n"
 
@@ -197,7 +198,7 @@ class LinkServer:
         self._parser = RequestParser(
             _admit,
             max_body=limits.max_frame,
-            max_header=limits.max_header + MORE_HEADERS * 512,
+            max_header=limits.max_header + MORE_HEADERS * 512 + MAX_CALLER * 4 // 3,
             max_headers=limits.max_headers + MORE_HEADERS,
             memory=self.heads,
         )

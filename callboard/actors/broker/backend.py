@@ -16,6 +16,7 @@ from callboard.actors.broker.connection import BackendConnection, Reach
 from callboard.actors.broker.health import HEALTH, SILENT, BackendHealth, Check
 from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lease, sharer
 from callboard.actors.broker.listing import BackendLists
+from callboard.actors.broker.personal import CallerReach
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.broker.pool import BackendPool
 from callboard.actors.broker.upstream_subscriptions import UpstreamSubscriptions
@@ -24,6 +25,7 @@ from callboard.actors.client.answerer import question_bytes
 from callboard.actors.client.conversation import Patience
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.fan_out import FanOut
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.terms import Terms
@@ -31,11 +33,15 @@ from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.bridge.tasks import runs_tasks
+from callboard.codecs.caller import Caller
 from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import (
+    INTERNAL_ERROR,
     BackendGone,
+    BackendRefused,
     CallboardError,
     ConnectionLost,
+    NotAuthorized,
     Overloaded,
     SessionGone,
     SupervisorClosed,
@@ -92,6 +98,8 @@ class Backend(Actor[Never]):
     fan_out: FanOut
     withdraw: Withdraw | None = None
     """Has another process, which speaks to the server for this one, end what a client was asked in vain for."""
+    personal: CallerReach | None = None
+    """Opens the connections of callers, where each has its own; the shared one is then for the lists alone."""
     circuit: Circuit = attrs.field(init=False)
     pool: BackendPool = attrs.field(init=False)
     subscriptions: UpstreamSubscriptions = attrs.field(init=False)
@@ -108,6 +116,7 @@ class Backend(Actor[Never]):
     next_try: float | None = attrs.field(default=None, init=False)
     """When it is tried again, on Trio's clock, while it rests."""
     in_flight: Shares = attrs.field(init=False)
+    passes: frozenset[bytes] = attrs.field(init=False)
     patience: Patience = attrs.field(init=False)
     asking_patience: Patience = attrs.field(init=False)
     """Of a request during which the client may be asked: while it thinks, only the request's own time counts, which
@@ -123,6 +132,7 @@ class Backend(Actor[Never]):
     def __attrs_post_init__(self) -> None:
         settings = self.settings
         self.circuit = Circuit(settings.restarts)
+        self.passes = frozenset(name.encode() for name in settings.pass_headers)
         self.patience = Patience(timeout=settings.timeout, cap=settings.cap)
         self.asking_patience = Patience(timeout=settings.timeout, cap=LONG)
         most = settings.max_in_flight
@@ -200,6 +210,8 @@ class Backend(Actor[Never]):
         primary, agreed = self._primary, self.agreed
         if primary is None or agreed is None or primary.is_lost or self.circuit.state is not CircuitState.UP:
             return None
+        if self.personal is not None:
+            return None
         if agreed.revision.dialect.terms_per_request or self.key_for(terms, exchange) is SHARED:
             primary.begin(use)
             return primary
@@ -208,8 +220,11 @@ class Backend(Actor[Never]):
     async def take(self, terms: Terms, exchange: Exchange | None, method: str, use: Lease) -> BackendConnection:
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""
         primary = await self.wait_up()
-        key = self.key_for(terms, exchange)
-        if key is SHARED or primary.revision.dialect.terms_per_request:
+        is_modern = primary.revision.dialect.terms_per_request
+        key = SHARED if is_modern else self.key_for(terms, exchange)
+        if self.personal is not None:
+            key = self._key_of(terms.caller, self.personal, key)
+        if key is SHARED:
             primary.begin(use)
             return primary
         use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask
@@ -219,6 +234,8 @@ class Backend(Actor[Never]):
             connection = await self.pool.take(key, use, account, alone=alone)
         except Overloaded:
             raise
+        except NotAuthorized as error:
+            raise self.not_authorized(error) from None
         except CallboardError as error:
             raise self.gone(error.brief or str(error)) from None
         if self.subscriptions.misses(connection):
@@ -237,6 +254,20 @@ class Backend(Actor[Never]):
         if session is not None and (signature or self.settings.share == "session"):
             return ConnectionKey(session, signature, who)  # what it is asked, only this session can answer
         return ConnectionKey(who, signature) if who != EVERYBODY or signature else SHARED
+
+    def _key_of(self, caller: Caller, personal: CallerReach, key: ConnectionKey) -> ConnectionKey:
+        """The same connections, but only those of *caller*. Raises `BackendRefused`."""
+        try:
+            mark = personal.mark(caller)
+        except NotAuthorized as error:
+            raise self.not_authorized(error) from None
+        who = key.who if isinstance(key.who, SessionKey) else caller.key
+        return ConnectionKey(who, key.signature, caller.key, mark, caller)
+
+    def not_authorized(self, error: NotAuthorized) -> BackendRefused:
+        """The error for a request of which the server, or its authorization server, wants other credentials."""
+        about = {"origin": "broker", "reason": "upstream auth", "backend": self.name}
+        return BackendRefused(INTERNAL_ERROR, f"{self.name}: {error}"[:500], about)
 
     def give_back(self, connection: BackendConnection, use: Lease) -> None:
         self.pool.give_back(connection, use)
@@ -402,7 +433,7 @@ class Backend(Actor[Never]):
         connection = BackendConnection(
             self.name,
             key,
-            self.reach,
+            self.reach if self.personal is None or key.caller is None else self.personal.reach(key.caller),
             self.info,
             self.group.supervisor_of(tree.ANSWERS),
             on_change=self.changed,

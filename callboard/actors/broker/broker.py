@@ -15,6 +15,7 @@ from callboard.actors.broker.audience import BrokerAudience
 from callboard.actors.broker.backend import Backend, Listed, StateChanged, Withdraw
 from callboard.actors.broker.connection import Reach
 from callboard.actors.broker.offer import BrokerOffer
+from callboard.actors.broker.personal import CallerReach
 from callboard.actors.broker.policy import BackendSettings
 from callboard.codecs.revisions import Implementation
 from callboard.errors import CallboardError
@@ -32,6 +33,7 @@ class BackendPlan:
     settings: BackendSettings
     reach: Reach
     withdraw: Withdraw | None = None
+    personal: CallerReach | None = None
 
 
 @attrs.frozen
@@ -165,6 +167,7 @@ class BrokerActor(Actor[News]):
             serves=lambda uri: self._serves(backend, uri),
             fan_out=self.audience.fan_out,
             withdraw=plan.withdraw,
+            personal=plan.personal,
         )
         if (before := offer.backends.get(plan.name)) is not None:
             backend.subscriptions.inherit(before.subscriptions)

@@ -38,7 +38,7 @@ from callboard.codecs.revisions import (
     declares,
     meta,
 )
-from callboard.errors import CallboardError, ConnectionLost, SupervisorClosed
+from callboard.errors import CallboardError, ConnectionLost, NotAuthorized, SupervisorClosed
 from callboard.supervisor import Actor, Address, Fact, Snapshot, Supervisor, get_logger
 from callboard.supervisor.groups import first_leaf
 
@@ -123,7 +123,7 @@ class BackendConnection(Actor[Never]):
             failures, rest = group.split(CallboardError)
             if rest is not None or failures is None:
                 raise
-            self.failure = _lost(first_leaf(failures))
+            self.failure = _opening_failed(first_leaf(failures))
         finally:
             self._end()
 
@@ -474,6 +474,11 @@ class RootsNotice(Actor[Never]):
             return  # the connection is lost, and with it what the backend knew of roots
         finally:
             self.connection.told_roots()
+
+
+def _opening_failed(error: CallboardError) -> CallboardError:
+    """Why a connection came to nothing. That its credentials were refused is no fault of the way."""
+    return NotAuthorized(str(error)) if isinstance(error, NotAuthorized) else _lost(error)
 
 
 def _lost(error: CallboardError) -> ConnectionLost:

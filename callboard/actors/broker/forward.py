@@ -183,7 +183,7 @@ class Forward(Lease):
                     return Overloaded("the client did not answer, and other calls needed the connection")
                 return self._lost(error)
             case NotAuthorized():
-                return _ours(INTERNAL_ERROR, str(error), "upstream auth", backend)
+                return backend.not_authorized(error)
             case HttpRefused():
                 return self._refused(error)
         return _ours(INTERNAL_ERROR, f"{backend.name}: {error}", "invalid_backend_result", backend)
@@ -289,7 +289,11 @@ class Forward(Lease):
 
     @property
     def trace_headers(self) -> TraceHeaders:  # type: ignore[override]  # for most leases there are none
-        return () if self.span is None else self.span.headers
+        headers = () if self.span is None else self.span.headers
+        if self.exchange is not None and self.exchange.passed:
+            names = self.to.backend.passes
+            headers = (*headers, *(header for header in self.exchange.passed if header[0] in names))
+        return headers
 
     async def _visits_first(self, answer: ErrorResponse) -> bool:
         """Whether the backend wants the user somewhere else before, and a modern client has been sent there."""

@@ -12,7 +12,7 @@ from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.server.spans import TraceHeaders
 from callboard.codecs.bridge.askable import NOTHING, Signature
-from callboard.codecs.caller import ANYBODY, caller_of_key
+from callboard.codecs.caller import ANYBODY, Caller, caller_of_key
 from callboard.codecs.revisions import ProgressNotificationParams
 
 EVERYBODY: Final = ""
@@ -42,6 +42,10 @@ class ConnectionKey:
     signature: Signature = NOTHING
     whose: Hashable = attrs.field(default=attrs.Factory(lambda self: self.who, takes_self=True))
     """The principal of a session, or the account that all clients share."""
+    mark: Hashable = attrs.field(default=None, repr=False)
+    """What of its caller went to a backend that gets something of each caller's own: see `CallerReach`."""
+    caller: Caller | None = attrs.field(default=None, eq=False, repr=False)
+    """Whom it was opened for there."""
 
     @property
     def is_of_one_client(self) -> bool:

@@ -90,3 +90,5 @@ class BackendSettings:
     """Whether the broker is not ready without it."""
     local: bool = False
     """With workers: whether each of them has the server for itself, although it is one that they would share."""
+    pass_headers: tuple[str, ...] = ()
+    """Headers of a client's HTTP request that go on to a server at a URL. In lower case."""

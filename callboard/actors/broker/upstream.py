@@ -19,6 +19,10 @@ class Upstream(Protocol):
     listings: BackendLists
 
     @property
+    def personal(self) -> object | None:
+        """Set if each caller has connections of its own there."""
+
+    @property
     def is_up(self) -> bool:
         """Whether it can be asked."""
 

@@ -333,8 +333,8 @@ class UpstreamSubscriptions:
 
     async def _begin(self, mine: UpstreamSubscription) -> None:
         primary = await self.backend.wait_up()
-        if not declares(primary.agreed.capabilities, "resources.subscribe"):
-            return
+        if self.backend.personal is not None or not declares(primary.agreed.capabilities, "resources.subscribe"):
+            return  # a caller's own credentials come with each request, and this would outlive it
         if primary.revision.dialect.has_listen:
             await self._stream(mine, primary)
         else:

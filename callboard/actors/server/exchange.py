@@ -140,6 +140,7 @@ class Exchange(Lifecycle):
     actor: Running | None = None  # once it has waited
     outcome: Outcome | Exception | None = None  # kept for a retry
     digest: bytes | None = None  # of what a retry must repeat, once it is worked out
+    passed: Sequence[tuple[bytes, bytes]] = ()  # headers of its HTTP request that some backend gets
     carried: bytes | None = None  # what an earlier run gave the client to keep
     waits_for_operator: str | None = None  # what an operator must approve it by
     answers: Mapping[str, Model] = _NONE

@@ -223,6 +223,8 @@ class Host:
     context: Context = attrs.field(factory=copy_context, init=False)
     observer: Observer | None = attrs.field(default=None, init=False)
     tracer: Tracer | None = attrs.field(default=None, init=False)
+    passes: tuple[bytes, ...] = attrs.field(default=(), init=False)
+    """Headers of HTTP requests that some backend gets: names in lower case."""
     """Only beside an observer, which ends the spans."""
     auditor: Auditor | None = attrs.field(default=None, init=False)
     """Only beside an observer, which is its own."""
@@ -299,7 +301,7 @@ class Host:
         if terms.revision.dialect.has_extensions:
             self.check_extensions(request, terms)
         row = self.method(terms.revision, request.method, besides=besides)
-        if self.rules is not None:
+        if self.rules is not None and self.rules.guards_methods:
             self._check_method(self.rules, request.method, terms.caller)
         return row
 
@@ -313,12 +315,13 @@ class Host:
     def header_map(self, caller: Caller, method: str, route: Route) -> HeaderMap:
         """The arguments of a request that are mirrored into HTTP headers: none if *caller* may not know of the tool."""
         rules, offer = self.rules, self.offer
-        if rules is not None and method == "tools/call":
-            name = route.name or ""
-            owner = offer.owner_of(method, name)
-            if owner is not None and rules.decide(caller, "tool", owner or offer.info.name, name).is_hidden:
-                return NO_HEADERS
-        return offer.header_map(method, route)
+        found = offer.header_map(method, route)
+        if rules is None or not found.paths or method != "tools/call":
+            return found
+        name = route.name or ""
+        owner = offer.owner_of(method, name)
+        is_hidden = owner is not None and rules.decide(caller, "tool", owner or offer.info.name, name).is_hidden
+        return NO_HEADERS if is_hidden else found
 
     def begin_drain(self) -> None:
         """Take no new work from now on. A retry of what is parked is refused, too: so nothing stays parked."""

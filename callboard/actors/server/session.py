@@ -357,6 +357,8 @@ class Session(Actor[Outbound]):
         else:
             exchange = Exchange(host, request, route, slot, host.requests)
         exchange.carrier = carrier
+        if host.passes:
+            exchange.passed = getattr(slot.outlet, "passed", ())
         return exchange
 
     def _terms_of(self, request: Request, route: Route) -> Terms:

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from callboard.codecs.caller import Caller
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.mcp_headers.mirror import Received, read_mirror
@@ -39,6 +40,8 @@ class Head:
     path: bytes = attrs.field(init=False)
     agreed: tuple[str | None, ...] | None = attrs.field(default=None, init=False, repr=False)
     """What a body said that its mirrored headers agreed with: the next body mostly says the same."""
+    admitted: tuple[object, float, Caller] | None = attrs.field(default=None, init=False, repr=False)
+    """The caller whose token stands in this head, until when that is believed, and the guard's word for it."""
     _first: dict[bytes, bytes] = attrs.field(init=False, repr=False)
     _mirrored: Received | None = attrs.field(default=None, init=False, repr=False)
 
@@ -85,6 +88,7 @@ class Head:
         new.headers, new.keeps_alive, new._first = headers, self.keeps_alive, first
         new._mirrored = self._mirrored if is_mirror else None
         new.agreed = self.agreed if is_mirror else None
+        new.admitted = None
         return new
 
     def all(self, name: bytes) -> list[bytes]:

@@ -23,6 +23,7 @@ REFRESH: Final = "refresh_token"
 CLIENT_CREDENTIALS: Final = "client_credentials"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105  # a name
+ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  # a name
 ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105  # a name
 ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

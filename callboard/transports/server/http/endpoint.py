@@ -236,9 +236,8 @@ class Endpoint:
         except HttpRefusal as refusal:
             refusal.request_id = message.id if isinstance(message, Request) else None
             raise
-        traced = None if self.host.tracer is None else head
         session.received += len(body)
-        return session.post(message, response, route=route, head=traced)
+        return session.post(message, response, route=route, head=head)
 
     def _is_modern(self, head: Head, message: Envelope, route: Route) -> bool:
         """What a request says of itself counts most; then the header; a session is for what says neither."""

@@ -17,6 +17,7 @@ from callboard.actors.shares import account_of
 from callboard.codecs.caller import Caller, caller_of_key
 from callboard.codecs.envelope import Envelope, Request
 from callboard.codecs.http.head import Head
+from callboard.codecs.http.passed import passed_of
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
@@ -185,7 +186,10 @@ class LegacySession:
         self._tidy()
         number = next(self._numbers)
         stream = self._stream(number, response)
-        stream.headers, stream.head = headers, head
+        stream.headers, host = headers, self.session.host
+        if head is not None:
+            stream.head = None if host.tracer is None else head
+            stream.passed = passed_of(head, host.passes) if host.passes else ()
         stream.on_plain_end = partial(self._drop, number)
         response.on_lost = stream.detach
         stream.held, response.held = response.held, None  # the request goes on when its client has left

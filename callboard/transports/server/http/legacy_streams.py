@@ -7,7 +7,7 @@ from typing import NamedTuple
 import attrs
 
 from callboard.actors.outlet import Outbound
-from callboard.codecs.http.head import Head
+from callboard.codecs.http.head import Head, HeaderList
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
@@ -113,6 +113,7 @@ class LegacyStream:
     on_told: Callable[["LegacyStream"], None] = _nobody  # all of it, the end included, was written to the client
     on_left: Callable[[], None] = _nothing  # it has no reader now
     head: Head | None = attrs.field(default=None, init=False)  # of the request, until that has begun; for its trace
+    passed: HeaderList = attrs.field(default=(), init=False)  # headers of the request that some backend gets
     held: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of a large request
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)

@@ -18,6 +18,7 @@ from callboard.actors.terms import Terms, is_modern, modern_terms
 from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request, RequestId, decode
 from callboard.codecs.http.head import Head
+from callboard.codecs.http.passed import passed_of
 from callboard.codecs.http.status import retry_after, status_of, status_of_unread
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.mcp_headers.mirror import (
@@ -172,6 +173,8 @@ class Modern:
                 response.carrier.terms = terms
         exchange = Exchange(host, request, route, slot, host.requests)
         exchange.carrier = response.carrier
+        if host.passes:
+            exchange.passed = passed_of(head, host.passes)
         if self.session_of is not None:
             exchange.session = self.session_of(head)
         try:

@@ -1,0 +1,121 @@
+"""How a backend is reached: by the broker for all clients, or for one caller with what is the caller's own."""
+
+import hashlib
+from collections.abc import AsyncIterator, Hashable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Protocol
+
+import attrs
+
+from callboard.actors.broker.connection import Begin, Reach
+from callboard.actors.client.conversation import Conversation
+from callboard.actors.client.negotiate import Agreed
+from callboard.broker.placing import Placed
+from callboard.client.connect import Connector
+from callboard.client.routes import ClientAccess, TransportRoutes, ways_to
+from callboard.codecs.caller import Caller
+from callboard.codecs.caller_template import NotFilledIn, fill_header, fill_variable
+from callboard.codecs.revisions import Revision
+from callboard.config import PythonTarget, Remote
+from callboard.config.model import PersonalCommand
+from callboard.errors import NotAuthorized
+from callboard.server.load import load_server
+from callboard.supervisor import get_logger
+from callboard.transports.client.credentials import Auth
+from callboard.transports.client.process import Command
+
+log = get_logger("callboard.broker")
+
+
+class CallerAuth(Protocol):
+    """Credentials for what a caller's token is exchanged for: a `TokenExchange`, which takes time to load."""
+
+    def auth_for(self, token: str) -> Auth: ...
+
+
+def reach_for_all(name: str, placed: Placed) -> Reach:
+    """How a backend is reached, each time that a connection is opened, by the broker itself."""
+    target = load_server(str(placed.target)) if isinstance(placed.target, PythonTarget) else placed.target
+    from callboard.config.auth import oauth_for  # it takes time to load
+
+    auth = None if placed.auth is None else oauth_for(placed.auth)
+    return _by(ways_to(target, ClientAccess(auth=auth, on_stderr=partial(_says, name))), placed.settings.revision)
+
+
+def reach_for_callers(name: str, placed: Placed) -> "PersonalReach | None":
+    """The same for each caller; None if nothing of the caller's own goes there."""
+    target, auth = placed.target, placed.auth
+    is_exchanged = auth is not None and auth.grant == "token_exchange"
+    if not is_exchanged and not getattr(target, "templates", None):
+        return None
+    if auth is None or not isinstance(target, Remote):
+        return PersonalReach(name, placed)
+    from callboard.config.auth import exchange_for, oauth_for  # it takes time to load
+
+    if is_exchanged:
+        return PersonalReach(name, placed, exchange_for(auth, target.url))
+    return PersonalReach(name, placed, auth=oauth_for(auth))
+
+
+@attrs.frozen(eq=False)
+class PersonalReach:
+    """Connections of a caller's own: its token is exchanged, and templates are filled in with what it is."""
+
+    name: str
+    placed: Placed
+    exchange: CallerAuth | None = None
+    auth: Auth | None = None
+    """Credentials that are the same for all callers."""
+
+    def mark(self, caller: Caller) -> Hashable:
+        if caller.is_anonymous:
+            raise NotAuthorized("needs a caller that is authenticated")
+        mark = hashlib.sha256()
+        if self.exchange is not None:
+            if caller.token is None:
+                raise NotAuthorized("needs a token of the caller's that can be exchanged")
+            mark.update(caller.token.encode("utf-8", "surrogatepass"))
+        target = self.placed.target
+        if isinstance(target, Remote | PersonalCommand):
+            for key, value in self._filled(target, caller).items():
+                mark.update(f"{key}\0{value}\0".encode("utf-8", "surrogatepass"))
+        return mark.digest()
+
+    def reach(self, caller: Caller) -> Reach:
+        target = self.placed.target
+        if isinstance(target, Remote):
+            headers = {**target.headers, **self._filled(target, caller)}
+            target = attrs.evolve(target, headers=headers, templates={})
+        elif isinstance(target, PersonalCommand):
+            env = {**target.env, **self._filled(target, caller)}
+            target = Command(args=target.args, env=env, cwd=target.cwd)
+        if isinstance(target, PythonTarget):
+            raise TypeError("a server in this process has no credentials")
+        ways = ways_to(target, ClientAccess(auth=self._auth(caller), on_stderr=partial(_says, self.name)))
+        return _by(ways, self.placed.settings.revision)
+
+    def _auth(self, caller: Caller) -> Auth | None:
+        if self.exchange is not None and caller.token is not None:
+            return self.exchange.auth_for(caller.token)
+        return self.auth
+
+    def _filled(self, target: Remote | PersonalCommand, caller: Caller) -> dict[str, str]:
+        fill = fill_header if isinstance(target, Remote) else fill_variable
+        try:
+            return {name: fill(template, caller) for name, template in target.templates.items()}
+        except NotFilledIn as error:
+            raise NotAuthorized(str(error)) from None
+
+
+def _by(ways: TransportRoutes, revision: Revision | None) -> Reach:
+    @asynccontextmanager
+    async def reach(begin: Begin) -> AsyncIterator[tuple[Conversation, Agreed]]:
+        async with AsyncExitStack() as stack:
+            yield await Connector(ways, begin, stack).meet(revision)
+
+    return reach
+
+
+def _says(backend: str, line: str) -> None:
+    log.debug("backend_stderr", backend=backend, text=line)
