@@ -60,7 +60,7 @@ class Decision:
     is_listed: bool = True
     """Whether lists show it."""
     approve: Approval | None = None
-    """The one that must approve of each call, if any."""
+    """The one that must approve of each call, if any. For tools alone."""
 
     def check(self) -> None:
         """Raises `InsufficientScope`."""
@@ -173,6 +173,10 @@ class Rule:
             return "has `servers` and `methods`: a method belongs to no server; use two rules"
         if any("{" in one for one in self.resources):
             return "has a URI template in `resources`: patterns match URIs, so use `*` for each variable"
+        if self.approve and (self.prompts or self.resources):
+            return "has `approve` for prompts or resources: only calls of tools are approved"
+        if self.approve and self.methods and not _matches(self.methods, METHOD_OF["tool"]):
+            return "has `approve` for methods without `tools/call`: only calls of tools are approved"
         if self.hide and not self.needs:
             return "has `hide` without `needs`: use `only` or `deny`"
         return None
@@ -339,6 +343,8 @@ class AccessRules:
     hierarchy: ScopeHierarchy = attrs.field(init=False)
     guards_resources: bool = attrs.field(init=False)
     guards_methods: bool = attrs.field(init=False)
+    approves: bool = attrs.field(init=False)
+    """Whether there are calls of which a person must approve."""
     _by: Mapping[str, PatternIndex] = attrs.field(init=False)
     _gates: dict[_GateKey, Gate] = attrs.field(factory=dict, init=False)
     _alike: dict[tuple[tuple[int, ...], bool, frozenset[str]], Gate] = attrs.field(factory=dict, init=False)
@@ -349,6 +355,7 @@ class AccessRules:
             name: PatternIndex((text, at) for at, rule in enumerate(self.rules) for text in getattr(rule, f"{name}s"))
             for name in _SELECTORS
         }
+        self.approves = any(rule.approve is not None for rule in self.rules)
         self.guards_methods = any(rule.methods for rule in self.rules)
         read = METHOD_OF["resource"]
         self.guards_resources = self.default == "deny" or any(

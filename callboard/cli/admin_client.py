@@ -34,6 +34,10 @@ MAX_TOKEN_FILE: Final = 4 * 1024 * 1024
 NEWEST: Final = 1
 """Version of views that is known here."""
 
+ACTIONS: Final = "/api/actions"
+NONE_SUCH: Final = "there is none such"
+"""What an admin listener says to an action about something that is not there."""
+
 _REASON: Final = 200
 _HOW: Final = "expected PORT, HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:/path"
 
@@ -90,11 +94,23 @@ class AdminClient:
             hint = f"; is a server running there with --admin {where}?" if error.is_refused else ""
             raise CannotConnect(f"{error}{hint}") from None
 
-    async def _ask(self, channel: Channel, target: str) -> None:
-        lines = [f"GET {target} HTTP/1.1", f"host: {self.origin.authority.decode()}", "connection: close"]
+    async def act(self, action: str, subject: str) -> None:
+        """Have the server do something. Raises as `snapshot` does; `BadAnswer` if it refuses, or has none such."""
+        with trio.move_on_after(SILENCE):
+            with _connection(await self._reach()) as channel:
+                await self._ask(channel, ACTIONS, msgspec.json.encode({"action": action, "subject": subject}))
+                await channel.whole(65_536)
+                return
+        raise ConnectionLost(f"{self.name}: no response within {SILENCE:g} s")
+
+    async def _ask(self, channel: Channel, target: str, body: bytes | None = None) -> None:
+        method = "GET" if body is None else "POST"
+        lines = [f"{method} {target} HTTP/1.1", f"host: {self.origin.authority.decode()}", "connection: close"]
         if self.token is not None:
             lines.append(f"authorization: Bearer {self.token}")
-        await channel.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        if body is not None:
+            lines += ["x-callboard: 1", "content-type: application/json", f"content-length: {len(body)}"]
+        await channel.send("\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b""))
         head = await channel.head()
         if head.status == 200:
             return
@@ -104,6 +120,9 @@ class AdminClient:
                 how = f"--token-file FILE or ${TOKEN_VARIABLE}"
                 problem = f"needs a token: {how}" if self.token is None else "the token is not accepted"
                 raise NotAuthorized(f"{self.name}: {problem}")
+            case 404 if target == ACTIONS:
+                hint = said if said == NONE_SUCH else "actions are off there; see callboard serve --admin-actions"
+                raise BadAnswer(f"{self.name}: {hint}")
             case 404:
                 raise BadAnswer(f"{self.name}: HTTP 404: not the address of --admin, or of an older callboard")
         raise BadAnswer(f"{self.name}: HTTP {head.status}: {said}")

@@ -22,6 +22,8 @@ Examples:
   callboard approve servers.toml weather forecast    one tool of one server
   callboard approve servers.toml weather             all tools of one server
   callboard approve servers.toml                     all tools of all servers
+  callboard approve calls                            list calls that wait
+  callboard approve call 5f0c2b6a9d31                let one of them begin
 
 A server with `pin = true` in the configuration is pinned: its new and changed
 tools are withheld until approved. A running broker notices within seconds.
@@ -88,3 +90,5 @@ def _tell(waiting: Sequence[Waiting], *, is_approved: bool, is_json: bool) -> No
 
 APP: Final = App(name="approve", help_epilogue=APPROVE_EXAMPLES)
 APP.default(approve)
+APP.command("callboard.cli.approve_call:call", name="call")
+APP.command("callboard.cli.approve_call:calls", name="calls")

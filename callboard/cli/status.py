@@ -88,6 +88,7 @@ def summarized(view: AdminView, address: str) -> dict[str, Any]:
         "servers_up": int(up),
         "down": down,
         "withheld": {word(row.get("name")): row["withheld"] for row in rows_of(view, "servers") if row.get("withheld")},
+        "waiting_calls": len(rows_of(view, "waiting_calls")),
         "counts": {name: totals.get(name) for name in _COUNTS},
         "latest": {name: latest.get(name) for name in ("requests", "errors", "p50_60s", "p99_60s", "loop_lag", "cpu")},
         "resident": totals.get("resident"),
@@ -114,7 +115,7 @@ def lines(summary: Mapping[str, Any]) -> list[Text]:
     if nodes := summary["nodes"]:
         known = (word(one.get("name")) + (" (leaving)" if one.get("is_leaving") is True else "") for one in nodes)
         found.append(Text(f"nodes: {', '.join(known)}"))
-    found += _server_lines(summary)
+    found += [*_server_lines(summary), *_waiting_lines(summary["waiting_calls"])]
     counts, latest = summary["counts"], summary["latest"]
     if counts["requests"] is None:
         return [*found, Text("no worker answers yet", "yellow")]
@@ -140,6 +141,10 @@ def _worker_lines(workers: list[dict[str, Any]]) -> list[Text]:
             silent = "" if worker["answers"] else ", does not answer"
             found.append(Text(f"  {word(worker['name'])}  {word(worker['state'])}{silent}, pid {word(worker['pid'])}"))
     return found
+
+
+def _waiting_lines(waiting: int) -> list[Text]:
+    return [Text(f"calls that wait for approval: {waiting} (callboard approve calls)", "yellow")] if waiting else []
 
 
 def _server_lines(summary: Mapping[str, Any]) -> list[Text]:

@@ -24,6 +24,7 @@ from callboard.actors.rules import (
     ScopeHierarchy,
     is_scope,
 )
+from callboard.actors.server.approvals import APPROVAL_TIME
 from callboard.config.load import AUTHORIZATION_MEMBERS, MEMBERS, read_root
 from callboard.config.reader import Place, Table, nearest, quoted
 from callboard.config.report import Mistake
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 AUTHORIZATION_KEYS: Final = (
     *("resource", "scopes", "issuers", "implies", "rules", "default"),
-    *("resource_name", "documentation"),
+    *("resource_name", "documentation", "approval_time"),
 )
 PATTERN_KEYS: Final = ("servers", "tools", "prompts", "resources", "methods")
 RULE_KEYS: Final = (*PATTERN_KEYS, "needs", "only", "deny", "hide", "approve")
@@ -63,6 +64,8 @@ class AuthorizationSettings:
     default: DefaultRule = "open"
     resource_name: str | None = None
     documentation: str | None = None
+    approval_time: float = APPROVAL_TIME
+    """Seconds that a call waits for an operator."""
     quotas: QuotaSettings | None = None
     stands_alone: bool = attrs.field(default=False, eq=False)
     """Whether the file has no servers."""
@@ -105,6 +108,7 @@ def read_authorization(path: Path, *, is_running: bool = False) -> Authorization
         default=authorization.choice("default", DEFAULTS, "open"),
         resource_name=authorization.text("resource_name", None),
         documentation=authorization.text("documentation", None),
+        approval_time=authorization.seconds("approval_time", APPROVAL_TIME),
         quotas=_quotas(table),
         stands_alone=not has_servers,
     )

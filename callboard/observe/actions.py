@@ -4,10 +4,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
 from callboard import tree
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.server.host import Host
+from callboard.codecs.approval import DIGITS
 from callboard.observe.rows import MOST, Row, clip, edges
 from callboard.server.served import Hosted
 
@@ -19,12 +21,17 @@ ACTIONS: Final = {
     "try": "Try a server now that is left alone after it failed.",
     "refresh": "Read the lists of a server again.",
     "approve": "Show a tool of a pinned server as it is defined now.",
+    "approve_call": "Let a call begin that waits for an operator.",
+    "deny_call": "Refuse it.",
     "disconnect": "End a session, or a connection of a client.",
     "drain": "Have `/readyz` say no, so that balancers go elsewhere. What comes is still served.",
     "resume": "End that.",
 }
-"""What there is. The first three are for a server by its name, `approve` and `disconnect` for what the view calls it;
-the last two are for the whole server."""
+"""What there is. The first three are for a server by its name, the last two for the whole server, and the others for
+what the view calls it."""
+
+
+SETTLE_CALL: Final = ("approve_call", "deny_call")
 
 
 @attrs.frozen(eq=False)
@@ -38,6 +45,8 @@ class Actions:
         """Whether there was such a server, tool or client."""
         if action == "disconnect":
             return await self._disconnect(subject)
+        if action in SETTLE_CALL:
+            return self.host.approvals.settle(subject, is_approved=action == "approve_call")
         offer = self.host.offer
         if not isinstance(offer, BrokerOffer):
             return False
@@ -51,6 +60,24 @@ class Actions:
         return [
             {"server": clip(one.server), "tool": clip(one.tool), "pinned": one.pinned, "subject": one.subject}
             for one in ([] if self._pins is None else self._pins.waiting()[:MOST])
+        ]
+
+    def waiting_calls(self) -> list[Row]:
+        """The calls that wait for the operator, the oldest first. Their arguments are here and in no other table: the
+        operator decides by them."""
+        now = trio.current_time()
+        return [
+            {
+                "id": one.id,
+                "age": round(now - one.since, 1),
+                "server": one.call.server,
+                "tool": one.call.tool,
+                "principal": clip(one.principal),
+                "arguments": one.call.arguments,
+                "more": one.call.more,
+                "digest": one.call.digest[:DIGITS],
+            }
+            for one in self.host.approvals.waiting.values()
         ]
 
     @property

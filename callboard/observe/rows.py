@@ -220,6 +220,8 @@ def state_of(exchange: Exchange) -> str:
         return "parked"
     if exchange.waits_for_client:
         return "waits for client"
+    if exchange.waits_for_operator is not None:
+        return "waits for approval"
     return "answering" if exchange.life.is_over else "running"
 
 
@@ -461,6 +463,7 @@ def counts(host: Host) -> Mapping[str, int]:
         "connections": connections(host.root),
         "dead_letters": host.root.dead_letters.total,
         "memory": host.memory.total,
+        "waiting_calls": len(host.approvals.waiting),
     }
 
 

@@ -9,6 +9,7 @@ history     ten minutes, second by second; only where it is asked for
 servers     the backends of a broker, with why they are not up
 clients, running, slowest, failed, tools, topics, dead_letters, tree
 approvals   tools of pinned servers that wait for the operator
+waiting_calls  calls that wait for the operator, with their arguments
 actions     what operators may do; added by the listener
 """
 
@@ -80,6 +81,7 @@ class ServerView:
         )
         for name, table in tables:
             view[name] = await in_turns(collected(table()))
+        view["waiting_calls"] = Actions(host, self.server).waiting_calls()
         view["approvals"] = Actions(host, self.server).approvals()
         view["tree"] = await in_turns(rows.tree_of(host.root))
         await trio.lowlevel.checkpoint()
@@ -180,6 +182,8 @@ def merge(views: Mapping[str, Row], about: Row) -> Row:
     for row in merged["clients"]:  # each worker counts its own from one
         row["name"] = f"{row['worker']}/{row['name']}"
     merged["approvals"] = next((one["approvals"] for one in some if "approvals" in one), [])  # all have the same
+    merged["waiting_calls"] = [row for one in some for row in one.get("waiting_calls", ())]
+    merged["waiting_calls"].sort(key=lambda row: -row["age"])
     merged["slowest"].sort(key=lambda row: -row["seconds"])
     merged["failed"].sort(key=lambda row: row["ago"])
     merged["running"].sort(key=lambda row: -row["age"])

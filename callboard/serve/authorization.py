@@ -106,6 +106,7 @@ class AuthorizationFile:
                 raise CannotServe(f"{self.path}: {error}") from None
             self.guard.resource = _resource(settings, settings.resource or self._url)
         before, self.settings = self.settings, settings
+        self._host.approvals.time = settings.approval_time
         told = await apply(self._host, settings.make_rules())
         if before.quotas != settings.quotas or self._host.quotas is None:
             self._host.quotas = None if settings.quotas is None else Quotas(settings.quotas, self.make_limit)

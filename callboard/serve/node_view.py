@@ -12,6 +12,7 @@ import trio
 from callboard._version import __version__
 from callboard.cluster.directory import HEARTBEAT
 from callboard.cluster.node import ClusterNode
+from callboard.observe.actions import SETTLE_CALL
 from callboard.observe.metrics import TEXT, Families, merged, render
 from callboard.observe.rows import Row, clip
 from callboard.observe.view import merge
@@ -105,6 +106,8 @@ class NodeView:
             return await _act_in([one for one in serving if one.label == label], action, name)
         if action == "approve":  # all of them read the file that one writes
             return await _act_in(serving[:1], action, subject)
+        if action in SETTLE_CALL:  # one of them has the call
+            return await _act_in(serving, action, subject)
         keeper = self.keeper()
         if keeper is not None and keeper.is_serving:
             said = await keeper.act(action, subject)

@@ -45,7 +45,9 @@ class OperatorDesk:
             log.warning("action_failed", action=action, reason=str(error)[:200])
         finally:
             log.warning("operator_action", operator=operator, action=action, subject=clip(subject), outcome=outcome)
-            name = "definition_approved" if action == "approve" else "operator_action"
+            name = (
+                "definition_approved" if action == "approve" else "operator_action"
+            )  # of a call, its own line says it
             note(name, principal=operator, name=subject, action=action, outcome="ok" if outcome == "done" else "failed")
         return outcome
 

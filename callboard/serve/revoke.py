@@ -24,6 +24,7 @@ async def end_all_of(host: Host, principals: Set[str]) -> int:
 
     Returns how many sessions and subscriptions there were.
     """
+    host.approvals.end_all_of(principals, _REASON)
     place = host.root.supervisor_of(tree.REQUESTS)
     ending: list[Address[Any]] = [
         address

@@ -12,7 +12,8 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.changes import ListName
 from callboard.actors.frames import Outcome
-from callboard.actors.rules import NO_RULES, NO_SCOPES, AccessRules, Decision, Gate, GuardedKind
+from callboard.actors.rules import NO_RULES, NO_SCOPES, AccessRules, Approval, Decision, Gate, GuardedKind
+from callboard.actors.server.approvals import approved
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Instant
 from callboard.codecs.caller import Caller
@@ -283,6 +284,8 @@ class ServerOffer:
         entry = self._registry.tools.entries.get(name)
         if entry is None or entry.scopes or exchange.engine.rules is not None:
             entry = self._tool(exchange, name)
+            if exchange.engine.rules is not None and exchange.engine.rules.approves:
+                entry = await self._approved(exchange, name)
         signature = entry.signature
         try:
             if signature.is_async:  # as `_perform` does it, without two calls in between: every call comes by here
@@ -303,6 +306,16 @@ class ServerOffer:
             return self._failed(exchange.request, entry, sole(error))
         except (SystemExit, BaseExceptionGroup) as error:
             return self._failed(exchange.request, entry, exited(error))
+
+    async def _approved(self, exchange: Exchange, name: str) -> ToolEntry:
+        """The tool, once the call is approved. Raises as `approved` does."""
+
+        def decide() -> Approval | None:
+            entry, rules = self._tool(exchange, name), exchange.engine.rules or NO_RULES
+            return rules.decide(exchange.terms.caller, "tool", self.info.name, name, scopes=entry.scopes).approve
+
+        await approved(exchange, self.info.name, name, exchange.request.members.get("arguments"), decide)
+        return self._tool(exchange, name)
 
     async def _call_as_model(self, exchange: Exchange) -> Model:
         """As middlewares expect it."""

@@ -246,3 +246,11 @@ def test_what_strangers_ask_for_is_not_remembered_for_ever(monkeypatch: pytest.M
         assert rules.decide(ALICE, "resource", "s", f"x://{at}").needs == ("x",)
         rules.decide(ALICE, "resource", "s", f"x://{at}{'y' * 1000}")
         assert len(rules._gates) <= 10
+
+
+@pytest.mark.parametrize("said", [{"prompts": ["*"]}, {"resources": ["*"]}, {"methods": ["prompts/*"]}])
+def test_what_cannot_be_approved_is_refused_and_not_ignored(said: dict[str, list[str]]) -> None:
+    with pytest.raises(ValueError, match="only calls of tools are approved"):
+        Rule(**said, approve="operator")  # type: ignore[arg-type]
+    assert AccessRules([Rule(methods=["tools/*"], approve="operator")]).approves
+    assert not AccessRules([Rule(tools=["*"], needs=["a"])]).approves

@@ -8,6 +8,7 @@ import pytest
 from callboard.actors.quotas import QuotaSettings
 from callboard.actors.rate import Rate
 from callboard.actors.rules import Condition, Rule
+from callboard.actors.server.approvals import APPROVAL_TIME
 from callboard.codecs.caller import Caller
 from callboard.config.authorization import AuthorizationSettings, read_authorization
 from callboard.config.load import read_configuration
@@ -158,3 +159,10 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     rules = "[[authorization.rules]]\ntools = [1]\n[[authorization.rules]]\nneed = 1\n"
     text = f"[authorization]\nx = 1\n{rules}[quotas]\ny = 1"
     assert len(mistakes(tmp_path, text)) >= 4
+
+
+def test_the_time_that_calls_wait_for_an_operator(tmp_path: Path) -> None:
+    for said, seconds in (("approval_time = 30", 30.0), ("scopes = []", APPROVAL_TIME)):
+        found = read(tmp_path, f"[authorization]\n{said}\n")
+        assert found is not None
+        assert found.approval_time == seconds

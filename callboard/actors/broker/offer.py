@@ -9,6 +9,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
+from callboard.actors.broker.approved import approved_at
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.forward import Forward, ForwardTarget
@@ -260,6 +261,9 @@ class BrokerOffer:
     # What goes to a backend.
 
     def _forward(self, exchange: Exchange) -> Awaitable[Model | Forwarded]:
+        rules = exchange.engine.rules
+        if rules is not None and rules.approves and exchange.request.method == "tools/call":
+            return self._forward_approved(exchange)
         try:
             return self._forwarding(exchange).run()
         except (InvalidParams, ResourceNotFound):
@@ -272,8 +276,15 @@ class BrokerOffer:
         await self._look(signature, exchange)
         return await self._forwarding(exchange).run()
 
-    def _forwarding(self, exchange: Exchange) -> Forward:
-        request, route, terms = exchange.request, exchange.route, exchange.terms
+    async def _forward_approved(self, exchange: Exchange) -> Model | Forwarded:
+        request, signature = exchange.request, signature_of(exchange.terms.capabilities)
+        if signature and self._unknown(signature, exchange):
+            await self._look(signature, exchange)
+        await approved_at(exchange, lambda: self._forwarding(exchange).to.backend.name)
+        return await self._forwarding(exchange, request).run()  # not the retry: its answer is not for the backend
+
+    def _forwarding(self, exchange: Exchange, request: Request | None = None) -> Forward:
+        request, route, terms = request or exchange.request, exchange.route, exchange.terms
         is_call = request.method == "tools/call"
         to = self._called(route.name or "") if is_call else None
         if to is None or self.backends.get(to.backend.name) is not to.backend:

@@ -14,7 +14,7 @@ from callboard.actors.frames import Outcome
 from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
 from callboard.actors.outlet import Carrier
 from callboard.actors.rate import Rate, RateLimit
-from callboard.actors.rules import AccessRules
+from callboard.actors.rules import AccessRules, Approval
 from callboard.actors.server.client_requests import (
     ClientRequest,
     ClientRequests,
@@ -26,6 +26,7 @@ from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInp
 from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, ProgressTimer, as_kept
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import Terms
+from callboard.codecs.approval import ShownCall
 from callboard.codecs.caller import caller_of_key
 from callboard.codecs.envelope import Request
 from callboard.codecs.json_scan import check_modelled
@@ -89,6 +90,12 @@ class Parks(Protocol):
         """A state for the client to keep: the retry is a fresh run that gets *payload* back."""
 
 
+class Operators(Protocol):
+    """The calls that wait for an operator: `Approvals`."""
+
+    async def wait(self, exchange: "Exchange", call: ShownCall, decide: Callable[[], Approval | None]) -> bool: ...
+
+
 class RequestHost(Protocol):
     """The server's side of all requests, as each of them needs it: the `Host`."""
 
@@ -102,6 +109,9 @@ class RequestHost(Protocol):
 
     @property
     def parking(self) -> Parks: ...
+
+    @property
+    def approvals(self) -> Operators: ...
 
     numbers: "count[int]"
     """For names in the tree."""
@@ -132,6 +142,7 @@ class Exchange(Lifecycle):
     digest: bytes | None = None  # of what a retry must repeat, once it is worked out
     passed: Sequence[tuple[bytes, bytes]] = ()  # headers of its HTTP request that some backend gets
     carried: bytes | None = None  # what an earlier run gave the client to keep
+    waits_for_operator: str | None = None  # what an operator must approve it by
     answers: Mapping[str, Model] = _NONE
     progress: Progress | None = None
     _rounds: InputRounds | None = None
@@ -366,17 +377,21 @@ class Exchange(Lifecycle):
     # How it goes on and ends.
 
     def pause(self) -> None:
-        """The clock stands still while it is parked."""
+        """The clock stands still while it is parked, or waits for a person."""
         if self.actor is not None:
             self.actor.pause()
+
+    def go_on(self) -> None:
+        """The clock goes on."""
+        if self.actor is not None:
+            self.actor.go_on()
 
     def attach(self, slot: ReplySlot, request: Request, route: Route) -> None:
         """Go on with the next front request: its id, its token, its terms."""
         if slot.trace is not None and self.slot.trace is not None:
             slot.trace.follow(self.slot.trace)
         self.slot, self.request, self.route = slot, request, route
-        if self.actor is not None:
-            self.actor.go_on()
+        self.go_on()
         report, self._kept_report = self._kept_report, None
         if report is not None:
             self.report_nowait(report)

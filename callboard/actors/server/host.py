@@ -16,6 +16,7 @@ from callboard.actors.outlet import Sink
 from callboard.actors.quotas import Quotas
 from callboard.actors.rate import RateLimit
 from callboard.actors.rules import METHOD_OF, NO_RULES, AccessRules, Decision, Gate
+from callboard.actors.server.approvals import Approvals
 from callboard.actors.server.bounds import (
     MAX_BODY_BYTES,
     MAX_KEPT_BYTES,
@@ -211,6 +212,8 @@ class Host:
     rules: AccessRules | None = None
     """What callers may use. None: everything. Replaced by `callboard.actors.server.new_rules.apply`."""
     quotas: Quotas | None = None
+    approvals: Approvals = attrs.field(factory=Approvals, init=False)
+    """Calls that wait for an operator."""
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
     retry_handler: Callable[[Exchange], Handler | None] = attrs.field(default=lambda _: None)

@@ -19,11 +19,13 @@ async def apply(host: Host, rules: AccessRules | None) -> int:
     """Go by these rules from now on, in sessions that are open, too. Returns how many clients were told that a list of
     theirs has changed.
 
-    A call that is parked is looked at when it is retried; what runs already goes on to its end.
+    A call that is parked is looked at when it is retried, and one that waits for an operator at once; what runs already
+    goes on to its end.
     """
     before, host.rules = host.rules, rules
     if before is rules:
         return 0
+    host.approvals.look_again()
     changes = _changes(host.offer.gates(before or NO_RULES), host.offer.gates(rules or NO_RULES))
     told = 0
     for _, place in host.root.supervisor_of(tree.SESSIONS).actors():

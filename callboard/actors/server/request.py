@@ -237,6 +237,8 @@ class RequestActor:
         state = "parked" if life.state is RequestState.PARKED else "running" if not life.is_over else "answering"
         if state == "parked":
             facts["round"] = exchange.rounds.number
+        if exchange.waits_for_operator is not None:
+            state, facts["approval"] = "waits for approval", exchange.waits_for_operator
         token = exchange.progress
         if token is None and exchange.terms.progress_token is not None:  # nothing was reported yet
             token = Progress(exchange.slot, exchange.terms.progress_token, exchange.engine.reports)

@@ -4,7 +4,7 @@ import { make, write } from "./table.js";
 
 const SURE = 4000; // milliseconds in which the second click counts
 
-const LABELS = { restart: "Restart", try: "Try now", refresh: "Read lists again", approve: "Approve", disconnect: "Disconnect" };
+const LABELS = { restart: "Restart", try: "Try now", refresh: "Read lists again", approve: "Approve", approve_call: "Approve", deny_call: "Deny", disconnect: "Disconnect" };
 
 let allowed = [];
 

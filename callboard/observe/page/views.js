@@ -106,6 +106,14 @@ const approvals = () => new Table({
   actions: (row) => buttons(["approve"], row.subject),
 });
 
+const waitingCalls = () => new Table({
+  label: "Calls that wait for approval", key: (row) => row.id, empty: "No call waits for approval.", sort: { column: "Age", isDown: true },
+  columns: [text("Tool", "tool"), text("Server", "server"), text("Principal", "principal"), number("Age", "age", show.seconds),
+    { label: "Arguments", value: (row) => row.arguments, text: (row) => show.name(row.arguments) }],
+  detail: (row) => [["call", show.name(row.id)], ["digest", show.name(row.digest)], ["arguments", String(row.arguments ?? "")], ["bytes not shown", show.count(row.more)]],
+  actions: (row) => buttons(["approve_call", "deny_call"], row.id),
+});
+
 const topics = () => new Table({
   label: "Topics", key: (row) => `${row.worker ?? ""}/${row.server ?? ""}/${row.topic}`, empty: "Nobody follows a list or a resource.", sort: { column: "Listeners", isDown: true },
   columns: [text("Topic", "topic", { sub: (row) => joined(row.worker) }), text("Server", "server"), number("Listeners", "listeners"),
@@ -150,7 +158,9 @@ export const VIEWS = [
   { id: "calls", label: "Calls", badge: ({ totals }) => totals.in_flight + totals.parked,
     tables: [[running, (view) => dated(view, view.running, "age")], [slowest, (view) => dated(view, view.slowest, "ago")], [failed, (view) => dated(view, view.failed, "ago")]] },
   { id: "tools", label: "Tools", badge: (view) => view.tools.length, tables: [[tools, (view) => view.tools]] },
-  { id: "approvals", label: "Approvals", badge: (view) => view.approvals?.length, isShown: (view) => view.approvals?.length > 0, tone: () => "warn", tables: [[approvals, (view) => view.approvals ?? []]] },
+  { id: "approvals", label: "Approvals", badge: (view) => (view.approvals?.length ?? 0) + (view.waiting_calls?.length ?? 0),
+    isShown: (view) => view.approvals?.length > 0 || view.waiting_calls?.length > 0, tone: () => "warn",
+    tables: [[waitingCalls, (view) => view.waiting_calls ?? []], [approvals, (view) => view.approvals ?? []]] },
   { id: "topics", label: "Topics", badge: (view) => view.topics.length, tables: [[topics, (view) => view.topics]] },
   { id: "nodes", label: "Nodes", badge: ({ server }) => server.nodes?.length ?? server.workers?.length, isShown: ({ server }) => Boolean(server.nodes || server.workers),
     tone: ({ server }) => (server.workers ?? []).some((one) => !one.answers) && "bad",

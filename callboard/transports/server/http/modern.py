@@ -34,7 +34,7 @@ from callboard.codecs.sse import encode_event
 from callboard.errors import InsufficientScope, InvalidParams, PeerError, RequestFailed
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.homes import Homes
-from callboard.transports.server.http.keepalive import KeepAlive
+from callboard.transports.server.http.keepalive import COMMENT, KeepAlive
 from callboard.transports.server.http.response import Response, cut
 
 PATH: Final = b"/mcp"
@@ -85,6 +85,12 @@ class ResponseWay:
         if self._is_stream:
             self.pulse.add(response)
         return self._is_stream
+
+    def hold_open(self) -> None:
+        """Begin the stream before there is anything to say, so that it is kept alive."""
+        if not self._is_stream and self.response.try_begin(STREAM, COMMENT):
+            self._is_stream = True
+            self.pulse.add(self.response)
 
     async def give_up(self) -> None:
         if self._is_stream:
