@@ -25,7 +25,8 @@ Examples:
 
   callboard check servers.toml
   callboard check ~/.config/mcp.json --json
-  callboard check servers.toml --as 'scope=files:read mcp:use' --claim groups=hr --tool files__delete
+  callboard check servers.toml --as 'scope=files:read' --claim groups=hr
+  callboard check servers.toml --as 'scope=a b' --tool files__delete
 
 Exit codes: 0 valid, perhaps with warnings; 2 invalid.
 """

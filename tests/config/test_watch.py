@@ -77,7 +77,7 @@ async def test_a_change_is_told_once_soon_and_nothing_else_is(
     file: Path, change: Callable[[Path], None], autojump_clock: MockClock
 ) -> None:
     async with heard(file) as found:
-        await trio.sleep(10.5)
+        await trio.sleep(10 + POLL / 2)
         assert found == []
         change(file)
         await trio.sleep(60)
@@ -118,11 +118,11 @@ async def test_a_signal_is_told_at_once_even_if_nothing_changed_and_several_are_
     file: Path, autojump_clock: MockClock
 ) -> None:
     async with heard(file) as found:
-        await trio.sleep(10.5)
+        await trio.sleep(10 + POLL / 2)
         for _ in range(5):
             os.kill(os.getpid(), signal.SIGHUP)
         await trio.sleep(30)
-        assert found == [(10.5 + SETTLE, Why.ASKED)]
+        assert found == [(10 + POLL / 2 + SETTLE, Why.ASKED)]
         os.kill(os.getpid(), signal.SIGHUP)
         await trio.sleep(30)
         assert [why for _, why in found] == [Why.ASKED, Why.ASKED]
@@ -131,11 +131,11 @@ async def test_a_signal_is_told_at_once_even_if_nothing_changed_and_several_are_
 @needs_hangups
 async def test_a_change_and_a_signal_at_once_are_one(file: Path, autojump_clock: MockClock) -> None:
     async with heard(file) as found:
-        await trio.sleep(0.5)
+        await trio.sleep(POLL / 2)
         written(file, "another one")
         os.kill(os.getpid(), signal.SIGHUP)
         await trio.sleep(30)
-        assert found == [(0.5 + SETTLE, Why.ASKED)]
+        assert found == [(POLL / 2 + SETTLE, Why.ASKED)]
 
 
 @needs_hangups

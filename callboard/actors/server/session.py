@@ -205,9 +205,7 @@ class Session(Actor[Outbound]):
         return self._posting is not None and self.inbox.is_waited_for and self._posting.post(frame)
 
     async def send(self, message: Outbound) -> None:
-        try:
-            self.address.send_nowait(message)
-        except trio.WouldBlock:
+        if not self.try_send(message):
             await self.address.send(message)
 
     def send_nowait(self, message: Outbound) -> None:
