@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from callboard.broker.broker import Broker
     from callboard.client.client import Client, connect
     from callboard.client.manual import Asked, ManualClient
+    from callboard.codecs.caller import Caller
     from callboard.codecs.revisions import ResourceLink, Revision, TextResourceContents, ToolAnnotations
     from callboard.server.content.content import assistant, user
     from callboard.server.content.errors import ToolError
@@ -25,6 +26,7 @@ __all__ = [
     "Audio",
     "Blob",
     "Broker",
+    "Caller",
     "Client",
     "Command",
     "Context",
@@ -56,6 +58,7 @@ _MODULES: Final = {
     "Audio": "callboard.server.content.media",
     "Blob": "callboard.server.content.media",
     "Broker": "callboard.broker.broker",
+    "Caller": "callboard.codecs.caller",
     "Client": "callboard.client.client",
     "Command": "callboard.transports.client.process",
     "Context": "callboard.server.context",
