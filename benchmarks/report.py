@@ -56,6 +56,7 @@ BENCHMARKS: Final = (
     Benchmark("workers", [], _ONCE),
     Benchmark("nodes", ["--nodes"], ["--nodes", *_ONCE], module="workers"),
     Benchmark("observing", [], _ONCE),
+    Benchmark("guarding", [], _ONCE),
     Benchmark("stages", ["--seconds", "5"], ["--seconds", "2"]),
     Benchmark("growth", ["--short"], ["--short", "--rounds", "1", "--most", "100"]),
     Benchmark("listeners", ["--short"], ["--short", "--count", "200", "--rest", "1"]),

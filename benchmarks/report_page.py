@@ -19,6 +19,7 @@ TITLES: Final = {
     "workers": "Several workers",
     "nodes": "Several nodes",
     "observing": "What metrics cost",
+    "guarding": "What tokens and rules cost",
     "stages": "Where the time goes",
     "growth": "How cost grows",
     "listeners": "Ten thousand that listen",
@@ -54,6 +55,8 @@ every second call reaches the other worker.""",
 which speak by TLS over loopback.""",
     "observing": """The same server with an admin address, so that every request is counted, and without one. *For the
 same CPU*: an echo at 32 connections. Every round has new processes, which take turns twenty times a second.""",
+    "guarding": """The same call without a token, with a token of a file, with a JWT that was seen before, and under a
+thousand rules of which one is about the tool.""",
     "growth": """A call among many that it has nothing to do with, and with more to carry. *Sessions* are legacy ones
 over HTTP, without a connection. *Backends* are one HTTP server, listed so many times.
 [test_growth](../tests/test_growth.py) asserts on counted operations that a call does not pay for others.""",

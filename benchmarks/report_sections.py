@@ -12,6 +12,7 @@ from benchmarks.broker_contenders import OURS as BROKER
 from benchmarks.codec import TARGET as TENFOLD
 from benchmarks.growth import BY_TURNS, IN_USE
 from benchmarks.growth import SESSIONS as IN_TURN
+from benchmarks.guarding import TARGETS as GUARDING
 from benchmarks.listeners import CPU, KIB, SOCKETS
 from benchmarks.listeners import MANY as IDLE
 from benchmarks.listeners_many import GOAL_COUNT, GOAL_CPU, GOAL_GIB, GOAL_TOLD
@@ -222,6 +223,10 @@ def observing(found: Any) -> Section:
     return _judged("metrics", OBSERVING, found, at_most=False)
 
 
+def guarding(found: Any) -> Section:
+    return _judged("guarded", GUARDING, found, at_most=True)
+
+
 def _judged(name: str, wanted: Mapping[str, float], found: Any, *, at_most: bool) -> Section:
     """A row for each figure, and a target for those that have one."""
     rows = [[what, number(wanted[what]) if what in wanted else "", spread(figures)] for what, figures in found.items()]
@@ -290,6 +295,7 @@ MAKERS: Final[dict[str, tuple[str, Maker]]] = {
     "workers": ("workers", workers),
     "nodes": ("nodes", nodes),
     "observing": ("observing", observing),
+    "guarding": ("guarding", guarding),
     "stages": ("stages", stages),
     "growth": ("growth", growth),
     "listeners": ("listeners", listeners),

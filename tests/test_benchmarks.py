@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import trio
 
-from benchmarks import growth, observing, report
+from benchmarks import growth, guarding, observing, report
+from benchmarks.guarding import TARGETS as GUARDING
 from benchmarks.hosting_load import Load
 from benchmarks.hosting_shapes import SHAPES
 from benchmarks.hosting_websocket import BY_HAND, ERAS, WAYS
@@ -76,6 +77,7 @@ FOUND: Mapping[str, Any] = {
     "workers": {what: [wanted, wanted * 0.9] for what, wanted in WORKERS.items()},
     "nodes": {NODE_P50: [0.2, 0.3], NODE_CPU: [58.0]},
     "observing": {what: [wanted, wanted * 1.005] for what, wanted in OBSERVING.items()},
+    "guarding": {what: [wanted * 0.9, wanted] for what, wanted in GUARDING.items()},
     "growth": [
         {
             "what": "backends of a broker: the last one is called",
@@ -179,6 +181,12 @@ def test_what_metrics_cost_has_a_target_for_hosting_and_one_for_brokering() -> N
 
 def test_one_round_compares_a_server_that_is_observed_with_one_that_is_not() -> None:
     assert 0.3 < observing.one_round("hosted", 0.1) < 3.0  # of two turns: no figure, but it works
+
+
+def test_the_cost_of_tokens_and_rules_can_be_measured() -> None:
+    figures = guarding.one_round("hosted", 0.1)
+    assert figures.keys() == {what for what in GUARDING if what.startswith("hosted")}
+    assert all(0.3 < figure < 3.0 for what, figure in figures.items() if "times" in what)
 
 
 def test_what_is_run_on_demand_only_may_be_missing() -> None:
