@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.changes import ListName
 from callboard.actors.frames import Outcome
-from callboard.actors.rules import NO_RULES, NO_SCOPES, AccessRules, Approval, Decision, Gate, GuardedKind
+from callboard.actors.rules import NO_RULES, NO_SCOPES, OPEN, AccessRules, Approval, Decision, Gate, GuardedKind
 from callboard.actors.server.approvals import approved
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Instant
@@ -282,9 +282,11 @@ class ServerOffer:
     async def _call_tool(self, exchange: Exchange) -> Model | Structured | str:
         name, given = self._called(exchange)
         entry = self._registry.tools.entries.get(name)
-        if entry is None or entry.scopes or exchange.engine.rules is not None:
+        rules = exchange.engine.rules
+        is_open = rules is None or rules.decide(exchange.terms.caller, "tool", self.info.name, name) is OPEN
+        if entry is None or entry.scopes or not is_open:
             entry = self._tool(exchange, name)
-            if exchange.engine.rules is not None and exchange.engine.rules.approves:
+            if rules is not None and rules.approves:
                 entry = await self._approved(exchange, name)
         signature = entry.signature
         try:

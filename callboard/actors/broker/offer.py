@@ -293,8 +293,10 @@ class BrokerOffer:
             if not is_call:
                 return Forward(request, terms, route, self._destination(request, route, signature, view), exchange)
             to = self._of_tool(route.name or "", signature, view)
-        elif exchange.engine.rules is not None:
-            self._check_tool(route.name or "", to.backend.name, _view(exchange))
+        elif (rules := exchange.engine.rules) is not None:
+            name = route.name or ""
+            if rules.decide(terms.caller, "tool", to.backend.name, name) is not OPEN:  # mostly it is
+                self._check_tool(name, to.backend.name, _view(exchange))
         forwarding = self.tasks.forwarding if to.backend.runs_tasks else Forward
         return forwarding(request, terms, route, to, exchange)
 
