@@ -11,9 +11,9 @@ from cyclopts import Group, Parameter
 from cyclopts.config import Env
 
 from callboard.errors import CannotServe
-from callboard.observe.audit_file import STANDARD_ERROR, AuditArguments, WhenFull
 from callboard.serve.banner import announce, announce_json
 from callboard.serve.options import HttpEngine, Options, TraceAccept
+from callboard.supervisor.audit import ON_STANDARD_ERROR, AuditArguments, WhenFull
 from callboard.supervisor.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, LEVELS
 from callboard.transports.limits import Settings
 
@@ -254,7 +254,7 @@ def _path(path: Path | None) -> str | None:
 
 
 def _audit(path: Path | None) -> str | None:
-    if path is not None and str(path).startswith("-") and str(path) != STANDARD_ERROR:
+    if path is not None and str(path).startswith("-") and str(path) != ON_STANDARD_ERROR:
         raise CannotServe(f"--audit {str(path)[:20]}: expected a file, or - for standard error")  # the next flag
     return _path(path)
 

@@ -23,7 +23,7 @@ from callboard.actors.rate import Rate, RateLimit
 from callboard.codecs.caller import Caller
 from callboard.codecs.canonical import canonical
 from callboard.errors import CallboardError
-from callboard.observe.audit_file import WhenFull
+from callboard.supervisor.audit import WhenFull
 
 MOST_LINES: Final = 10_000
 """Lines that wait to be written: some seconds of all that one process can serve. Some 5 MiB."""

@@ -8,20 +8,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import attrs
 
 from callboard.errors import CannotServe
-
-WhenFull: TypeAlias = Literal["drop", "refuse"]
-WHEN_FULL: Final[tuple[WhenFull, ...]] = ("drop", "refuse")
-
-AuditArguments: TypeAlias = Literal["none", "digest"]
-AUDIT_ARGUMENTS: Final[tuple[AuditArguments, ...]] = ("none", "digest")
-
-STANDARD_ERROR: Final = "-"
-"""Name that stands for standard error."""
+from callboard.supervisor.audit import ON_STANDARD_ERROR
 
 KEY_SUFFIX: Final = ".key"
 KEY_SIZE: Final = 32
@@ -51,7 +43,7 @@ class AuditFile:
             self._open()
 
     def _open(self) -> None:
-        if self.name == STANDARD_ERROR:
+        if self.name == ON_STANDARD_ERROR:
             handle = os.dup(2)
         else:
             # A pipe that has no reader would be waited for, and so would a full one: it is an error, as a full disk is.
@@ -105,7 +97,7 @@ class AuditFile:
         return part.count(b"\n", len(start))
 
     def _is_moved(self) -> bool:
-        if self.name == STANDARD_ERROR:
+        if self.name == ON_STANDARD_ERROR:
             return False
         try:
             return not os.path.samestat(Path(self.name).stat(), os.fstat(self._handle))

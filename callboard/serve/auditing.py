@@ -12,12 +12,12 @@ from callboard.actors.server.host import Host
 from callboard.codecs.revisions import Implementation
 from callboard.errors import CannotServe, Overloaded
 from callboard.observe.audit import Audit
-from callboard.observe.audit_file import STANDARD_ERROR, AuditFile, read_audit_key
+from callboard.observe.audit_file import AuditFile, read_audit_key
 from callboard.observe.audit_observer import AuditObserver
 from callboard.observe.audit_writer import AuditWriter, finish
 from callboard.serve.options import ServePlan, ServerName
 from callboard.supervisor import Supervisor
-from callboard.supervisor.audit import note, taking_notes
+from callboard.supervisor.audit import ON_STANDARD_ERROR, note, taking_notes
 
 RETRY_AFTER: Final = 5.0
 """Seconds after which a client may try again that was refused because the audit log cannot be written."""
@@ -47,7 +47,7 @@ def open_audit_log(plan: ServePlan, server: Implementation | ServerName, stack: 
     something to say. Raises `CannotServe`."""
     if plan.audit is None:
         return None
-    name = plan.audit if plan.audit == STANDARD_ERROR else str(Path(plan.audit).expanduser())
+    name = plan.audit if plan.audit == ON_STANDARD_ERROR else str(Path(plan.audit).expanduser())
     file = AuditFile(name)
     try:
         file.open()

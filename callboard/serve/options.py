@@ -15,10 +15,10 @@ import attrs
 
 from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
 from callboard.errors import CannotServe
-from callboard.observe.audit_file import AUDIT_ARGUMENTS, STANDARD_ERROR, WHEN_FULL, AuditArguments, WhenFull
 from callboard.serve.cluster_options import ClusterPlan, cluster_plan
 from callboard.serve.refused_names import RefusedNames
 from callboard.serve.state_keys import read_state_keys
+from callboard.supervisor.audit import AUDIT_ARGUMENTS, ON_STANDARD_ERROR, WHEN_FULL, AuditArguments, WhenFull
 from callboard.transports.bind import BindAddress, Bound, is_own_address
 from callboard.transports.limits import DEFAULTS, Settings
 
@@ -222,7 +222,7 @@ class ServePlan:
             raise CannotServe(f"invalid trace_accept {self.trace_accept!r}: expected one of {', '.join(TRACE_ACCEPT)}")
         if self.audit_when_full not in WHEN_FULL or self.audit_arguments not in AUDIT_ARGUMENTS:
             raise CannotServe("invalid audit_when_full or audit_arguments: expected drop or refuse, none or digest")
-        if self.audit == STANDARD_ERROR and self.audit_arguments == "digest":
+        if self.audit == ON_STANDARD_ERROR and self.audit_arguments == "digest":
             raise CannotServe("digests of arguments need an audit file: their key lies beside it")
         if self.workers > 1 and self.serves_stdio:
             raise CannotServe("stdio is one client's own: it cannot be served by more than one worker")

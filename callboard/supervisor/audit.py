@@ -5,9 +5,18 @@ Without an audit log nothing listens, and a note costs as much as a look at an e
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Taker: TypeAlias = Callable[[str, Mapping[str, object]], None]
+
+WhenFull: TypeAlias = Literal["drop", "refuse"]
+WHEN_FULL: Final[tuple[WhenFull, ...]] = ("drop", "refuse")
+
+AuditArguments: TypeAlias = Literal["none", "digest"]
+AUDIT_ARGUMENTS: Final[tuple[AuditArguments, ...]] = ("none", "digest")
+
+ON_STANDARD_ERROR: Final = "-"
+"""Name of an audit file that stands for standard error."""
 
 _takers: Final[list[Taker]] = []
 
