@@ -284,10 +284,23 @@ async def test_tools_that_wait_for_approval_have_a_view_while_there_are_any(page
     async with shown(told) as url:
         await page.open(url)
         await page.wait("!document.getElementById('tab-approvals').hidden")
-        (found,) = await choose(page, "approvals")
+        _, found = await choose(page, "approvals")
         assert [found.cell(name, "Why") for name in (MARKUP, "lend")] == ["it is new", "its definition has changed"]
         told.now = quiet_view()
         await page.wait("document.getElementById('tab-approvals').hidden")
+        check_clean(page, url)
+
+
+async def test_calls_that_wait_for_approval_are_shown_with_their_arguments(page: Page, quickly: None) -> None:
+    call = {"id": "c1", "age": 3, "server": "files", "tool": MARKUP, "principal": "ada", "digest": "9b1f", "more": 0}
+    told = Told({**quiet_view(), "waiting_calls": [{**call, "arguments": '{"path":"/srv"}'}]})
+    async with shown(told) as url:
+        await page.open(url)
+        await page.wait("!document.getElementById('tab-approvals').hidden")
+        calls, _ = await choose(page, "approvals")
+        assert [calls.cell(MARKUP, name) for name in ("Server", "Principal", "Arguments")] == [
+            *("files", "ada", '{"path":"/srv"}')
+        ]
         check_clean(page, url)
 
 
