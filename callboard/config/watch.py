@@ -11,8 +11,9 @@ import trio
 
 from callboard.transports.signals import heed_hangups
 
-POLL: Final = 1.0
-"""Seconds between two looks at the file. A look costs microseconds, and works on every file system."""
+POLL: Final = 0.5
+"""Seconds between two looks at the file: with `SETTLE`, a change counts within a second. A look costs microseconds, and
+works on every file system."""
 
 SETTLE: Final = 0.25
 """Seconds for which a file must stay as it is: editors and deployments write in several steps."""
