@@ -181,3 +181,13 @@ async def wait_file(file: Path) -> None:
     """Wait for a file that another process makes."""
     while not file.exists():  # noqa: ASYNC110, ASYNC240  # there is no event for it
         await trio.sleep(0.01)
+
+
+async def ask_at(url: str, method: str, *lines: str, token: str | None = None, **params: Any) -> Answer:
+    """A modern request to any server, on a connection of its own."""
+    at = urlsplit(url)
+    stream = await trio.open_tcp_stream(at.hostname or "", at.port or 0)
+    async with stream:
+        client = Client(stream, stream.socket, at.netloc.encode())
+        await client.send(client.modern(method, *Guarded.lines(token), *lines, **params))
+        return await client.answer()
