@@ -129,7 +129,7 @@ async def test_s20_no_secret_is_in_any_output(tmp_path: Path, monkeypatch: pytes
 async def visit(here: Guarded, canaries: Canaries, hs: str, static: str) -> list[str]:
     """Come with secrets of all kinds, good and bad. Returns all that was answered."""
     answers: list[Answer] = []
-    claims = {
+    claims: dict[str, Any] = {
         "email": canaries.new("claim"),
         "jti": canaries.new("jti"),
         "nested": {"a": [canaries.new("nested claim")]},
