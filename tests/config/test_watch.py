@@ -77,7 +77,7 @@ async def test_a_change_is_told_once_soon_and_nothing_else_is(
     file: Path, change: Callable[[Path], None], autojump_clock: MockClock
 ) -> None:
     async with heard(file) as found:
-        await trio.sleep(10.5)
+        await trio.sleep(10 + POLL / 2)
         assert found == []
         change(file)
         await trio.sleep(60)
