@@ -12,8 +12,8 @@ import trio
 from callboard.transports.signals import heed_hangups
 
 POLL: Final = 0.5
-"""Seconds between two looks at the file: with `SETTLE`, a change counts within a second. A look costs microseconds, and
-works on every file system."""
+"""Seconds between two looks at the file. A look costs microseconds, and works on every file system. With `SETTLE`, what
+was revoked is refused within a second."""
 
 SETTLE: Final = 0.25
 """Seconds for which a file must stay as it is: editors and deployments write in several steps."""
