@@ -37,13 +37,13 @@ class RefusedNames:
             fix = f"--allow-origin {shown}" if self.allows_pages else "none: only its own page may use this listener"
             log.warning("origin_refused", origin=shown, listener=self.place, fix=fix)
 
-    def token(self, peer: str, is_missing: bool) -> None:
-        """A client at this address had no token, or one that is not known."""
-        reason = "no token" if is_missing else "unknown token"
-        if (shown := self._first(reason, peer.rpartition("@")[2].encode())) is not None:
+    def token(self, peer: str, reason: str | None) -> None:
+        """A client at this address had no token, or one that is bad for this *reason*, which is a text of our own."""
+        why = reason or "no token"
+        if (shown := self._first(why, peer.rpartition("@")[2].encode())) is not None:
             # Browsers and clients that look for an authorization server ask without one first.
-            write = log.info if is_missing else log.warning
-            write("token_refused", client=shown, listener=self.place, reason=reason, fix=f"a token of {self.tokens}")
+            write = log.info if reason is None else log.warning
+            write("token_refused", client=shown, listener=self.place, reason=why, fix=f"a token of {self.tokens}")
 
     def _first(self, kind: str, said: bytes) -> str | None:
         """As it is logged; None if it was, or there were too many."""

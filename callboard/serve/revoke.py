@@ -26,11 +26,12 @@ async def end_all_of(host: Host, principals: Set[str]) -> int:
     """
     host.approvals.end_all_of(principals, _REASON)
     place = host.root.supervisor_of(tree.REQUESTS)
-    ending: list[Address[Any]] = [
-        address
-        for address, session in host.root.supervisor_of(tree.SESSIONS).actors()
-        if isinstance(session, Supervisor) and _principal(session) in principals
-    ]
+    ending: list[Address[Any]] = []
+    for address, group in host.root.supervisor_of(tree.SESSIONS).actors():
+        session = _session(group)
+        if session is not None and session.principal in principals:
+            session.hang_up()  # its end waits for nothing that runs
+            ending.append(address)
     ending += [
         address
         for address, actor in place.actors()
@@ -49,5 +50,6 @@ async def end_all_of(host: Host, principals: Set[str]) -> int:
     return len(ending)
 
 
-def _principal(place: Supervisor) -> str | None:
-    return next((actor.principal for _, actor in place.actors() if isinstance(actor, Session)), None)
+def _session(group: object) -> Session | None:
+    several = group.actors() if isinstance(group, Supervisor) else ()
+    return next((actor for _, actor in several if isinstance(actor, Session)), None)

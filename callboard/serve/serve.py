@@ -195,7 +195,7 @@ def _edge(
 ) -> SupervisorSpec:
     """The tree behind one address."""
     settings = plan.settings
-    refused = RefusedNames(str(bound.place))
+    refused = RefusedNames(str(bound.place), "--token-file" if plan.authorization is None else "--authorization")
     is_http, is_ws = place == plan.http, place == plan.ws
     homes = Alone() if plan.worker is None else plan.worker.homes
     endpoint = Endpoint(
@@ -216,10 +216,9 @@ def _edge(
     return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2, turns=turns)
 
 
-def _tell_unauthorized(refused: RefusedNames, peer: str, is_missing: bool) -> None:
-    refused.token(peer, is_missing)
-    reason = "no token" if is_missing else "invalid token"
-    note("authentication_refused", outcome="refused", remote=peer.rpartition("@")[2], reason=reason)
+def _tell_unauthorized(refused: RefusedNames, peer: str, reason: str | None) -> None:
+    refused.token(peer, reason)
+    note("authentication_refused", outcome="refused", remote=peer.rpartition("@")[2], reason=reason or "no token")
 
 
 async def _close_listeners(edges: Sequence[Supervisor], *, are_last: bool = False) -> None:

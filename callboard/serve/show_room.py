@@ -249,7 +249,7 @@ class ShowRoom:
         operator = await self.operator(head)
         if operator is None:
             if self.refused is not None:
-                self.refused.token(peer, head.get(b"authorization") is None)
+                self.refused.token(peer, None if head.get(b"authorization") is None else "unknown token")
             challenge = (b"www-authenticate", b'Basic realm="callboard", Bearer')  # a browser asks for the first
             raise HttpRefusal(401, "a token is required", headers=(challenge,))
         return operator

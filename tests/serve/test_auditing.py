@@ -78,7 +78,7 @@ async def test_each_call_has_a_line_and_its_caller_a_name(tmp_path: Path) -> Non
     assert (fail["outcome"], fail["name"]) == ("tool_error", "fail")
     assert (unknown["outcome"], unknown["code"]) == ("failed", -32602)
     wrong, missing = about(file, "authentication_refused")
-    assert (wrong["reason"], missing["reason"]) == ("invalid token", "no token")
+    assert (wrong["reason"], missing["reason"]) == ("unknown token", "no token")
     assert wrong["remote"] == "127.0.0.1"
     assert [line["event"] for line in (told(file)[0], told(file)[-1])] == ["server_started", "server_ended"]
     assert "secret" not in file.read_text()

@@ -74,7 +74,7 @@ def test_clients_without_a_token_cannot_fill_the_log() -> None:
     names = RefusedNames("0.0.0.0:1")
     with structlog.testing.capture_logs() as logged:
         for number in range(1000):
-            names.token(f"anonymous@10.0.{number // 250}.{number % 250}", False)
+            names.token(f"anonymous@10.0.{number // 250}.{number % 250}", "unknown token")
             names.origin(b"https://%d.example" % number)
         names.host(b"still.example")
     assert len(logged) == 2 * MOST_NAMES + 1

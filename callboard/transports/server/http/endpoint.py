@@ -78,7 +78,7 @@ class Endpoint:
     legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
     homes: Homes = attrs.field(factory=Alone, kw_only=True)
-    on_unauthorized: Callable[[str, bool], None] | None = attrs.field(default=None, kw_only=True)
+    on_unauthorized: Callable[[str, str | None], None] | None = attrs.field(default=None, kw_only=True)
     """Told of the address of each client that is refused for its token, and whether there was none."""
     is_leaving: bool = attrs.field(default=False, init=False)
     upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
@@ -185,7 +185,7 @@ class Endpoint:
         """Answer what HTTP alone says no to, with the reason as text."""
         self.host.count_refusal(refusal)
         if isinstance(refusal, Unauthorized) and self.on_unauthorized is not None:
-            self.on_unauthorized(response.peer, refusal.is_missing)
+            self.on_unauthorized(response.peer, refusal.reason)
         frame = error_frame(refusal.request_id, LATEST, refusal)
         await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 

@@ -44,14 +44,13 @@ class Authenticator(Protocol):
 
 
 class Unauthorized(HttpRefusal):
-    """There is no valid token."""
+    """There is no valid token. The *reason* is for the operator's log: None if there is no token at all."""
 
-    def __init__(self, challenge: bytes, *, is_missing: bool, reason: str = "", nonce: str | None = None) -> None:
+    def __init__(self, challenge: bytes, *, reason: str | None, nonce: str | None = None) -> None:
         headers: tuple[tuple[bytes, bytes], ...] = ((b"www-authenticate", challenge),)
         if nonce is not None:
             headers += ((b"dpop-nonce", nonce.encode("ascii")),)
         super().__init__(401, "a bearer token is required", headers=headers, closes=True)
-        self.is_missing = is_missing
         self.reason = reason
 
 
@@ -194,8 +193,7 @@ class Guard:
             parameters.append(("algs", " ".join(resource.dpop_algorithms)))
         return Unauthorized(
             write_challenge(kind, parameters),
-            is_missing=error is None,
-            reason="" if error is None else error.reason,
+            reason=None if error is None else error.reason or "unknown token",
             nonce=None if error is None else error.nonce,
         )
 
