@@ -23,7 +23,7 @@ from tests.transports.server.http.stage import Client, Gone, Json
 CALLS: Final = 400
 """Calls of the neighbour that are timed."""
 
-FORGED: Final = 100_000 if LONG else 10_000
+FORGED: Final = 100_000 if LONG else 2_000
 QUOTA: Final = 50
 GREEDY: Final = 100 * QUOTA
 

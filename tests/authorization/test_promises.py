@@ -25,7 +25,7 @@ from tests.shared import APPS
 from tests.transports.server.http.sessions import OpenSession
 from tests.transports.server.http.stage import Answer, Json
 
-GUESSES: Final = 1_000_000 if LONG else 10_000
+GUESSES: Final = 1_000_000 if LONG else 5_000
 
 TWO_ISSUERS: Final = (
     TABLES
@@ -232,7 +232,7 @@ moves = st.builds(
 counted: dict[str, int] = {}
 
 
-@settings(max_examples=400 if LONG else 40)
+@settings(max_examples=400 if LONG else 15)
 @given(plan=st.lists(moves, min_size=8, max_size=60))
 async def test_s12_no_tenant_reads_a_byte_of_another(broker: str, plan: list[Move]) -> None:
     with trio.fail_after(60):
