@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 AUTHORIZATION_KEYS: Final = (
     *("resource", "scopes", "issuers", "implies", "rules", "default"),
-    *("resource_name", "documentation"),
+    *("resource_name", "documentation", "tokens_folder"),
 )
 PATTERN_KEYS: Final = ("servers", "tools", "prompts", "resources", "methods")
 RULE_KEYS: Final = (*PATTERN_KEYS, "needs", "only", "deny", "hide", "approve")
@@ -63,6 +63,8 @@ class AuthorizationSettings:
     default: DefaultRule = "open"
     resource_name: str | None = None
     documentation: str | None = None
+    tokens_folder: Path | None = None
+    """Where tokens of users at other servers are kept, encrypted. None: in memory."""
     quotas: QuotaSettings | None = None
     stands_alone: bool = attrs.field(default=False, eq=False)
     """Whether the file has no servers."""
@@ -105,6 +107,7 @@ def read_authorization(path: Path, *, is_running: bool = False) -> Authorization
         default=authorization.choice("default", DEFAULTS, "open"),
         resource_name=authorization.text("resource_name", None),
         documentation=authorization.text("documentation", None),
+        tokens_folder=_tokens_folder(authorization),
         quotas=_quotas(table),
         stands_alone=not has_servers,
     )
@@ -138,6 +141,11 @@ def _scopes(table: Table, key: str) -> tuple[str, ...]:
         if not is_scope(scope):
             table.members[key].wrong(f"{quoted(scope)} is not a scope: no spaces, quotes or backslashes")
     return found
+
+
+def _tokens_folder(table: Table) -> Path | None:
+    place = table.members.get("tokens_folder")
+    return None if place is None else place.path()
 
 
 def _implies(table: Table) -> Mapping[str, tuple[str, ...]]:

@@ -19,6 +19,7 @@ from callboard.serve.auditing import open_audit_log
 from callboard.serve.authorization import begin_renewing, open_guard
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
+from callboard.serve.logins import LoginPages, check_alone, open_logins
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
 from callboard.serve.processes import run_workers
 from callboard.serve.refused_names import RefusedNames
@@ -69,6 +70,7 @@ async def serve(
             parking = plan.parking(server.info.name)
         ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
         audit = open_audit_log(plan, server.info, stack)
+        pages = await open_logins(server, plan)
         host = await stack.enter_async_context(server.host(parking=parking))
         health = Health(server, host)
         view = None
@@ -98,7 +100,7 @@ async def serve(
         tables, guard = await open_guard(
             host, plan.authenticate, plan.authorization, plan.local_url(bound.values()), make
         )
-        doors = [_edge(plan, host, place, at, tls, guard) for place, at in bound.items()]
+        doors = [_edge(plan, host, place, at, tls, guard, pages) for place, at in bound.items()]
         if link is not None:
             await link.introduce()
         edges = [await host.root.add(door) for door in doors]
@@ -139,6 +141,7 @@ async def serve(
 def run(server: Hosted, **options: Unpack[Options]) -> None:
     """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
     options.setdefault("on_ready", announce)
+    check_alone(server, ServePlan(**options))
     if run_workers(options, has_backends=server.behind() is not None):
         return
     worker = options.get("worker")
@@ -191,7 +194,13 @@ async def _run(server: Hosted, options: Options) -> None:
 
 
 def _edge(
-    plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Certificate | None, guard: Guard | None
+    plan: ServePlan,
+    host: Host,
+    place: BindAddress,
+    bound: Bound,
+    tls: Certificate | None,
+    guard: Guard | None,
+    pages: LoginPages | None,
 ) -> SupervisorSpec:
     """The tree behind one address."""
     settings = plan.settings
@@ -208,6 +217,7 @@ def _edge(
         on_upgrade=WebSocketUpgrade(host, settings, guard, homes).serve if is_ws else None,
         homes=homes,
         on_unauthorized=partial(_tell_unauthorized, refused),
+        pages=pages if is_http else None,
     )
     with_http2 = is_http and plan.http_engine == "asgi"
     turns = None if plan.worker is None else plan.worker.share.door()
