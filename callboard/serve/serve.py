@@ -19,7 +19,7 @@ from callboard.serve.auditing import open_audit_log
 from callboard.serve.authorization import begin_renewing, open_guard
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
-from callboard.serve.logins import LoginPages, check_alone, open_logins
+from callboard.serve.logins import check_alone, open_logins
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
 from callboard.serve.processes import run_workers
 from callboard.serve.refused_names import RefusedNames
@@ -31,7 +31,7 @@ from callboard.supervisor.audit import note
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.descriptors import raise_descriptor_limit
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.endpoint import Endpoint, Pages
 from callboard.transports.server.http.guard import Guard
 from callboard.transports.server.http.homes import Alone
 from callboard.transports.server.http.listener import HttpListener, http_edge
@@ -200,7 +200,7 @@ def _edge(
     bound: Bound,
     tls: Certificate | None,
     guard: Guard | None,
-    pages: LoginPages | None,
+    pages: Pages | None,
 ) -> SupervisorSpec:
     """The tree behind one address."""
     settings = plan.settings
