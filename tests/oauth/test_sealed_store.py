@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from callboard.codecs.seal import KeyRing
 from callboard.errors import NotAuthorized
 from callboard.oauth import sealed_store
 from callboard.oauth.sealed_store import BoundedStore, SealedStore, derived, open_store
@@ -64,7 +65,7 @@ async def test_another_key_is_noticed_at_the_start_and_an_older_one_still_opens(
 
 async def test_the_key_is_not_the_one_that_seals_for_clients(tmp_path: Path) -> None:
     await sealed(tmp_path).save("name", b"s3cret")
-    raw = SealedStore(FileStore(tmp_path), sealed_store.KeyRing.from_bytes(KEY))
+    raw = SealedStore(FileStore(tmp_path), KeyRing.from_bytes(KEY))
     with pytest.raises(NotAuthorized, match="cannot be decrypted"):
         await raw.load("name")
 

@@ -19,6 +19,7 @@ from callboard.oauth import login_desk
 from callboard.oauth.login_desk import LOGIN_TIME, MAX_PENDING_EACH, LoginDesk, LoginRefused, PendingLogin
 from callboard.oauth.sealed_store import BoundedStore, open_store
 from callboard.serve.login_pages import LoginPages
+from callboard.supervisor import render
 from callboard.supervisor.audit import taking_notes
 from callboard.testing import Peer, Refusal
 from callboard.transports.server.http.guard import guard_of
@@ -116,21 +117,23 @@ async def test_a_user_who_says_no_is_not_asked_again() -> None:
 
 @pytest.mark.parametrize(("revision", "capabilities"), [(LATEST, {}), (R4, {}), (R3, {"elicitation": {}})])
 async def test_a_client_that_cannot_be_asked_is_told_the_page(revision: Revision, capabilities: dict[str, Any]) -> None:
-    async with open_scene() as scene:
-        async with peer(scene.place.host, revision, principal=ALICE, capabilities=capabilities) as client:
-            with pytest.raises(Refusal) as caught:
-                await client.request("tools/call", name="look", arguments={})
-            told = caught.value
-            assert told.code == (-32042 if revision is R4 else -32603)
-            if revision is R4:
-                [asked] = told.data["elicitations"]
-                assert asked["mode"] == "url"
-                url = asked["url"]
-            else:
-                [url] = re.findall(r"http://\S+", str(told))
-            assert (await scene.browser().log_in(url)).status == 200
-            result = await client.request("tools/call", name="look", arguments={})
-            assert texts([result]) == ["seen"]
+    async with (
+        open_scene() as scene,
+        peer(scene.place.host, revision, principal=ALICE, capabilities=capabilities) as client,
+    ):
+        with pytest.raises(Refusal) as caught:
+            await client.request("tools/call", name="look", arguments={})
+        told = caught.value
+        assert told.code == (-32042 if revision is R4 else -32603)
+        if revision is R4:
+            [asked] = told.data["elicitations"]
+            assert asked["mode"] == "url"
+            url = asked["url"]
+        else:
+            [url] = re.findall(r"http://\S+", str(told))
+        assert (await scene.browser().log_in(url)).status == 200
+        result = await client.request("tools/call", name="look", arguments={})
+        assert texts([result]) == ["seen"]
 
 
 async def test_a_caller_without_a_name_gets_no_page() -> None:
@@ -329,7 +332,7 @@ async def test_tokens_are_kept_encrypted_and_nowhere_else(
             async with user(scene, Caller(principal=f"user-{number}")) as client:
                 said += repr(await client.call("look"))
         canaries = [*scene.giver.tokens, *scene.giver.refreshers]
-        said += repr(scene.desk) + render(take_snapshot(scene.place.host.root))
+        said += repr(scene.desk) + render(scene.place.host.root.tree())
         assert len(canaries) == 20
         files = [path for path in folder.iterdir() if path.is_file()]
         assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
