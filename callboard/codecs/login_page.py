@@ -18,7 +18,7 @@ PAGE_HEADERS: Final = (
 
 
 def page_headers(to: str = "") -> tuple[tuple[bytes, bytes], ...]:
-    """The headers of a page whose form may lead *to* another origin."""
+    """The headers of a page with a form that may lead *to* another origin."""
     action = f"'self' {to}" if to else "'self'"
     policy = f"default-src 'none'; style-src 'unsafe-inline'; form-action {action}; frame-ancestors 'none'"
     return (*PAGE_HEADERS, (b"content-security-policy", policy.encode("ascii")))

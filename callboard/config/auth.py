@@ -79,7 +79,7 @@ def login_for(upstream: UpstreamAuth, name: str, url: str, desk: LoginDesk) -> U
 
 @attrs.frozen
 class _OperatorAbsent:
-    """Asks nobody: the one who started a server for many users is not there when it needs tokens."""
+    """Asks no user: the operator of a server for many users is not there when it needs tokens."""
 
     async def ask(self, prepare: Prepare, registered: str | None) -> str:
         raise NotAuthorized("its lists need a login of the operator's: run callboard login with its URL")

@@ -1,4 +1,4 @@
-"""Logins of users at servers behind the broker that have begun and are not over: who may finish which, and how long.
+"""Logins of users at servers behind the broker that have begun and are not over: few, short, and each for one browser.
 
 A login has two states of 256 random bits, each good for one use: the first leads to the page of ours where the user
 agrees, the second brings the user back from the authorization server. The browser that agreed has a cookie; a code that
@@ -90,7 +90,7 @@ class LoginDesk:
     store: Store
     _pages: dict[bytes, PendingLogin] = attrs.field(factory=dict, init=False, repr=False)
     _gone: dict[bytes, PendingLogin] = attrs.field(factory=dict, init=False, repr=False)
-    """Those whose users are at the authorization server."""
+    """Logins that were agreed to: their users are at the authorization server."""
 
     @property
     def redirect_uri(self) -> str:
@@ -125,7 +125,7 @@ class LoginDesk:
             del table[state]
 
     def show(self, state: str) -> tuple[PendingLogin, str]:
-        """The login whose page is opened, and the cookie for the browser. Raises `LoginRefused`."""
+        """The login of the page with this *state*, and the cookie for the browser. Raises `LoginRefused`."""
         login = self._page(state)
         cookie = secrets.token_urlsafe(32)
         login.cookie = _digest(cookie)

@@ -1,4 +1,4 @@
-"""A store whose values are encrypted: a copy of its files is worth nothing without the key."""
+"""A store of encrypted values: a copy of its files is worth nothing without the key."""
 
 import hashlib
 import hmac

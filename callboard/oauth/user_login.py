@@ -35,7 +35,7 @@ from callboard.transports.client.fetch import Fetcher
 log = get_logger("callboard.oauth")
 
 MAX_CACHED: Final = 8192
-"""Most users of one server whose tokens are in memory; those of others are read when they are wanted."""
+"""Most tokens of users of one server in memory; others are read when they are wanted."""
 
 FOUND_TIME: Final = 600.0
 """Seconds after which the authorization server of a server is looked up again."""
@@ -166,15 +166,7 @@ class UserLogin:
                 return _header(kept)  # what there is may still do
             if is_passing and isinstance(error, FetchFailed | TokenRefused):
                 raise
-            await self._forget(key, kept)
-            log.info("upstream_token_refused", backend=self.backend, failure=str(error))
-            note(
-                "upstream_token_failed",
-                caller=caller_of_key(key),
-                server=self.backend,
-                outcome="refused",
-                reason=str(error),
-            )
+            await self._give_up(key, kept, str(error))
             raise NotAuthorized(LOG_IN) from None
         if (now := self._kept.get(key)) is not None and now is not kept:
             return _header(now)  # the user has logged in again meanwhile
@@ -250,6 +242,13 @@ class UserLogin:
         self._found = found, trio.current_time()
         return found
 
+    async def reject(self, key: str, refused: bytes) -> None:
+        """Forget tokens that the server refuses although they are new. Raises `NotAuthorized`, always."""
+        kept = await self._load(key)
+        if kept is not None and _header(kept) == refused:
+            await self._give_up(key, kept, "the server refuses a new token")
+        raise NotAuthorized(LOG_IN)
+
     # What is kept.
 
     def _name(self, key: str) -> str:
@@ -279,7 +278,11 @@ class UserLogin:
         if (event := self._awaited.pop(key, None)) is not None:
             event.set()
 
-    async def _forget(self, key: str, kept: UserTokens) -> None:
+    async def _give_up(self, key: str, kept: UserTokens, why: str) -> None:
+        """Forget tokens, so that the next call asks for a login."""
+        log.info("upstream_token_refused", backend=self.backend, failure=why)
+        about = {"caller": caller_of_key(key), "server": self.backend}
+        note("upstream_token_failed", **about, outcome="refused", reason=why)
         if self._kept.get(key) not in (None, kept):
             return  # the user has logged in again meanwhile
         self._kept.pop(key, None)
@@ -309,10 +312,12 @@ class _OfUser:
         return _proof(await self.login.header_for(self.key))
 
     def helps(self, refusal: AnswerHead, used: Proof) -> bool:
-        return refusal.status == 401 and not used.renewals
+        return refusal.status == 401
 
     async def renew(self, method: bytes, refusal: AnswerHead, used: Proof) -> Proof:
         before = next((value for name, value in used.headers if name == b"authorization"), b"")
+        if used.renewals:
+            await self.login.reject(self.key, before)
         return attrs.evolve(_proof(await self.login.header_for(self.key, before)), renewals=used.renewals + 1)
 
 

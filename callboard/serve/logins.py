@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def broker_with_logins(server: Hosted) -> "Broker | None":
-    """The broker whose users have to log in somewhere; None for other servers."""
+    """*server* as a broker, if its users have to log in at a backend; else None."""
     if server.behind() is None:
         return None
     from callboard.broker.broker import Broker  # servers do without
@@ -25,14 +25,13 @@ async def open_logins(server: Hosted, plan: "ServePlan") -> "Pages | None":
     broker = broker_with_logins(server)
     if broker is None:
         return None
-    check_alone(server, plan)
+    check_alone(plan)
     from callboard.serve.login_pages import open_pages
 
     return await open_pages(broker, plan)
 
 
-def check_alone(server: Hosted, plan: "ServePlan") -> None:
+def check_alone(plan: "ServePlan") -> None:
     """Raises `CannotServe` if several processes would serve logins: what has begun is known in one of them."""
-    has_several = plan.workers > 1 or plan.cluster is not None or plan.worker is not None
-    if has_several and broker_with_logins(server) is not None:
+    if plan.workers > 1 or plan.cluster is not None or plan.worker is not None:
         raise CannotServe('oauth.grant "user" is served by one process: use it without --workers and --cluster')

@@ -19,7 +19,7 @@ from callboard.serve.auditing import open_audit_log
 from callboard.serve.authorization import begin_renewing, open_guard
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
-from callboard.serve.logins import check_alone, open_logins
+from callboard.serve.logins import broker_with_logins, check_alone, open_logins
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
 from callboard.serve.processes import run_workers
 from callboard.serve.refused_names import RefusedNames
@@ -141,7 +141,8 @@ async def serve(
 def run(server: Hosted, **options: Unpack[Options]) -> None:
     """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
     options.setdefault("on_ready", announce)
-    check_alone(server, ServePlan(**options))
+    if broker_with_logins(server) is not None:
+        check_alone(ServePlan(**options))
     if run_workers(options, has_backends=server.behind() is not None):
         return
     worker = options.get("worker")

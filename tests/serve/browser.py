@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import attrs
 import trio
@@ -27,8 +27,11 @@ LIMIT = 20
 class Upstream(Dump):
     """Its lists are for everybody; calls need a token that was given, and is not revoked."""
 
+    lists_need_token: ClassVar[bool] = False
+
     def _mcp(self, asked: Asked) -> Said:
-        self.needs_token = bool(asked.body) and asked.json.get("method") == "tools/call"
+        is_call = bool(asked.body) and asked.json.get("method") == "tools/call"
+        self.needs_token = is_call or self.lists_need_token
         return super()._mcp(asked)
 
     def shown(self) -> list[str]:

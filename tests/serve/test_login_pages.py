@@ -25,7 +25,7 @@ from callboard.testing import Peer, Refusal
 from callboard.transports.server.http.guard import guard_of
 from tests.broker.front import peer, texts
 from tests.oauth.town import visit
-from tests.serve.browser import Browser, Scene, open_scene
+from tests.serve.browser import Browser, Scene, Upstream, open_scene
 
 ERAS = pytest.mark.parametrize("revision", [LATEST, R4], ids=["modern client", "legacy client"])
 BACKENDS = pytest.mark.parametrize("is_modern", [True, False], ids=["modern server", "legacy server"])
@@ -287,6 +287,26 @@ async def test_tokens_are_refreshed_once_and_forgotten_when_that_is_refused() ->
             await client.call("look")
         await client.call("look")  # which asks for a login
         assert scene.redeemed() == 2
+
+
+async def test_a_new_token_that_the_server_refuses_is_forgotten() -> None:
+    async with open_scene(refreshes=True) as scene, user(scene) as client:
+        scene.upstream.good = set()
+        for redeemed in (1, 2):
+            with pytest.raises(Refusal, match="needs a login"):
+                await client.call("look")
+            assert scene.redeemed() == redeemed
+        assert len(scene.upstream.calls()) == 4  # each token, and what it was refreshed to
+
+
+async def test_lists_that_need_a_token_need_a_login_of_the_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(Upstream, "lists_need_token", True)
+    async with open_scene() as scene:
+        [status] = scene.broker.behind().missing
+        assert "its lists need a login of the operator's: run callboard login" in status.why
 
 
 # Bounds.

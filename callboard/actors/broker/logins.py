@@ -50,7 +50,7 @@ async def have_login(backend: str, logins: CallerLogin, terms: Terms, exchange: 
     """Return when the caller has logged in. Raises `BackendRefused` if it does not, or cannot be asked."""
     caller = terms.caller
     if caller.is_anonymous:
-        return  # who has no connection there
+        return  # it has no connection there
     try:
         if not await logins.has(caller):
             await _ask_for_login(backend, logins, caller, terms, exchange, method)

@@ -13,7 +13,7 @@ class CallerReach(Protocol):
 
     @property
     def login(self) -> CallerLogin | None:
-        """Where each caller has to log in first; None if nobody has to."""
+        """Where each caller has to log in first; None if it need not."""
 
     def mark(self, caller: Caller) -> Hashable:
         """What of *caller* goes to the backend, as a digest: requests with equal ones may share a connection.
