@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from callboard.codecs.oauth.issuer import IssuerSettings
 
 AUTHORIZATION_KEYS: Final = (
-    *("resource", "scopes", "issuers", "implies", "rules", "default"),
-    *("resource_name", "documentation", "tokens_folder"),
+    *("resource", "tokens_folder", "scopes", "issuers", "implies", "rules", "default"),
+    *("resource_name", "documentation"),
 )
 PATTERN_KEYS: Final = ("servers", "tools", "prompts", "resources", "methods")
 RULE_KEYS: Final = (*PATTERN_KEYS, "needs", "only", "deny", "hide", "approve")
@@ -55,6 +55,8 @@ class AuthorizationSettings:
     file: Path = attrs.field(eq=False)
     resource: str | None = None
     """The URL of this server, as tokens name it in their audience."""
+    tokens_folder: Path | None = None
+    """Where tokens of users at other servers are kept, encrypted. None: in memory."""
     scopes: tuple[str, ...] = ()
     """The least that a token needs for anything."""
     issuers: "tuple[IssuerSettings, ...]" = ()
@@ -63,8 +65,6 @@ class AuthorizationSettings:
     default: DefaultRule = "open"
     resource_name: str | None = None
     documentation: str | None = None
-    tokens_folder: Path | None = None
-    """Where tokens of users at other servers are kept, encrypted. None: in memory."""
     quotas: QuotaSettings | None = None
     stands_alone: bool = attrs.field(default=False, eq=False)
     """Whether the file has no servers."""
@@ -100,6 +100,7 @@ def read_authorization(path: Path, *, is_running: bool = False) -> Authorization
     settings = AuthorizationSettings(
         file=path,
         resource=authorization.text("resource", None),
+        tokens_folder=_tokens_folder(authorization),
         scopes=_scopes(authorization, "scopes"),
         issuers=_issuers(authorization.members.get("issuers")),
         implies=_implies(authorization),
@@ -107,7 +108,6 @@ def read_authorization(path: Path, *, is_running: bool = False) -> Authorization
         default=authorization.choice("default", DEFAULTS, "open"),
         resource_name=authorization.text("resource_name", None),
         documentation=authorization.text("documentation", None),
-        tokens_folder=_tokens_folder(authorization),
         quotas=_quotas(table),
         stands_alone=not has_servers,
     )
