@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import trio
 
@@ -33,6 +33,9 @@ from callboard.config import BackendSpec, Configuration, PythonTarget, Remote, r
 from callboard.server.served import BackendStatus, Behind, Served
 from callboard.supervisor import Address, Supervisor, get_logger, open_tree
 from callboard.transports.client.process import Command
+
+if TYPE_CHECKING:
+    from callboard.oauth.login_desk import LoginDesk
 
 log = get_logger("callboard.broker")
 
@@ -80,6 +83,7 @@ class Broker(Served):
         self.configuration: Configuration | None = None
         self.pins: Pins | None = None
         self.placing: Placing = Here()
+        self.logins: LoginDesk | None = None
         self._placed: Mapping[str, Placed] = {}
         self._reloading = trio.Lock()
         self.ready_when = ready_when
@@ -182,7 +186,7 @@ class Broker(Served):
 
     async def _reload(self, specs: Mapping[str, BackendSpec]) -> None:
         before, after = self._placed, {name: self.placing.place(spec) for name, spec in specs.items()}
-        plans = {name: _plan(name, placed) for name, placed in after.items() if before.get(name) != placed}
+        plans = {name: _plan(name, placed, self.logins) for name, placed in after.items() if before.get(name) != placed}
         await self._control().ask(Reload(tuple(after), plans), within=RELOAD)
         self._placed = after
 
@@ -198,6 +202,11 @@ class Broker(Served):
     def wants_tokens(self) -> bool:
         """Whether a token of a caller must be kept with the caller: some backend gets another in exchange for it."""
         return any(one.auth is not None and one.auth.grant == "token_exchange" for one in self.specs.values())
+
+    @property
+    def wants_logins(self) -> bool:
+        """Whether callers have to log in at some backend."""
+        return any(one.auth is not None and one.auth.grant == "user" for one in self.specs.values())
 
     def _control(self) -> Address[News]:
         if self._root is None:
@@ -240,6 +249,6 @@ def _telling(said: Sequence[str]) -> str:
     return next((line for line in reversed(lines) if _TROUBLE.search(line)), lines[-1] if lines else "")
 
 
-def _plan(name: str, placed: Placed) -> BackendPlan:
-    reach, personal = reach_for_all(name, placed), reach_for_callers(name, placed)
+def _plan(name: str, placed: Placed, logins: "LoginDesk | None") -> BackendPlan:
+    reach, personal = reach_for_all(name, placed), reach_for_callers(name, placed, logins)
     return BackendPlan(name, placed.settings, reach, placed.withdraw, personal)

@@ -4,11 +4,12 @@ import hashlib
 from collections.abc import AsyncIterator, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from callboard.actors.broker.connection import Begin, Reach
+from callboard.actors.broker.logins import CallerLogin
 from callboard.actors.client.conversation import Conversation
 from callboard.actors.client.negotiate import Agreed
 from callboard.broker.placing import Placed
@@ -19,11 +20,14 @@ from callboard.codecs.caller_template import NotFilledIn, fill_header, fill_vari
 from callboard.codecs.revisions import Revision
 from callboard.config import PythonTarget, Remote
 from callboard.config.model import PersonalCommand
-from callboard.errors import NotAuthorized
+from callboard.errors import CannotServe, NotAuthorized
 from callboard.server.load import load_server
 from callboard.supervisor import get_logger
 from callboard.transports.client.credentials import Auth
 from callboard.transports.client.process import Command
+
+if TYPE_CHECKING:
+    from callboard.oauth.login_desk import LoginDesk
 
 log = get_logger("callboard.broker")
 
@@ -32,6 +36,13 @@ class CallerAuth(Protocol):
     """Credentials for what a caller's token is exchanged for: a `TokenExchange`, which takes time to load."""
 
     def auth_for(self, token: str) -> Auth: ...
+
+
+class UserAuthentication(CallerLogin, Protocol):
+    """Credentials of callers that log in themselves: a `UserLogin`, which takes time to load."""
+
+    def mark_of(self, caller: Caller) -> bytes: ...
+    def auth_for(self, caller: Caller) -> Auth: ...
 
 
 def reach_for_all(name: str, placed: Placed) -> Reach:
@@ -43,16 +54,22 @@ def reach_for_all(name: str, placed: Placed) -> Reach:
     return _by(ways_to(target, ClientAccess(auth=auth, on_stderr=partial(_says, name))), placed.settings.revision)
 
 
-def reach_for_callers(name: str, placed: Placed) -> "PersonalReach | None":
-    """The same for each caller; None if nothing of the caller's own goes there."""
+def reach_for_callers(name: str, placed: Placed, logins: "LoginDesk | None" = None) -> "PersonalReach | None":
+    """The same for each caller; None if nothing of the caller's own goes there. Raises `CannotServe` if callers have to
+    log in, and there is no place for that."""
     target, auth = placed.target, placed.auth
     is_exchanged = auth is not None and auth.grant == "token_exchange"
-    if not is_exchanged and not getattr(target, "templates", None):
+    is_user = auth is not None and auth.grant == "user"
+    if not is_exchanged and not is_user and not getattr(target, "templates", None):
         return None
     if auth is None or not isinstance(target, Remote):
         return PersonalReach(name, placed)
-    from callboard.config.auth import exchange_for, oauth_for  # it takes time to load
+    from callboard.config.auth import exchange_for, login_for, oauth_for  # it takes time to load
 
+    if is_user:
+        if logins is None:
+            raise CannotServe(f"{name}: users cannot log in: this needs HTTP and `authorization.resource` at the start")
+        return PersonalReach(name, placed, login=login_for(auth, name, target.url, logins))
     if is_exchanged:
         return PersonalReach(name, placed, exchange_for(auth, target.url))
     return PersonalReach(name, placed, auth=oauth_for(auth))
@@ -67,6 +84,8 @@ class PersonalReach:
     exchange: CallerAuth | None = None
     auth: Auth | None = None
     """Credentials that are the same for all callers."""
+    login: UserAuthentication | None = None
+    """Where each caller has to log in itself."""
 
     def mark(self, caller: Caller) -> Hashable:
         if caller.is_anonymous:
@@ -76,6 +95,8 @@ class PersonalReach:
             if caller.token is None:
                 raise NotAuthorized("needs a token of the caller's that can be exchanged")
             mark.update(caller.token.encode("utf-8", "surrogatepass"))
+        if self.login is not None:
+            mark.update(self.login.mark_of(caller))
         target = self.placed.target
         if isinstance(target, Remote | PersonalCommand):
             for key, value in self._filled(target, caller).items():
@@ -98,7 +119,7 @@ class PersonalReach:
     def _auth(self, caller: Caller) -> Auth | None:
         if self.exchange is not None and caller.token is not None:
             return self.exchange.auth_for(caller.token)
-        return self.auth
+        return self.auth if self.login is None else self.login.auth_for(caller)
 
     def _filled(self, target: Remote | PersonalCommand, caller: Caller) -> dict[str, str]:
         fill = fill_header if isinstance(target, Remote) else fill_variable

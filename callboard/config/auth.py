@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Final, assert_never, get_args
 
+import attrs
+
 from callboard.codecs.oauth.addresses import Reach
 from callboard.codecs.oauth.jwt import ALGORITHMS, read_key
 from callboard.config.model import GrantName, UpstreamAuth
@@ -24,7 +26,10 @@ from callboard.oauth import (
     WorkloadIdentity,
 )
 from callboard.oauth.auth import check_private
+from callboard.oauth.consent import Prepare
+from callboard.oauth.login_desk import LoginDesk
 from callboard.oauth.token_exchange import TokenExchange, wanted_of
+from callboard.oauth.user_login import UserLogin
 from callboard.transports.client.credentials import Auth
 from callboard.transports.client.fetch import Fetcher
 
@@ -53,7 +58,8 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def oauth_for(upstream: UpstreamAuth) -> Auth:
     """Authorization for all connections to a server. Consent of a user is stored for the next run."""
-    store: Store = FileStore.at_home() if upstream.grant == "authorization_code" else MemoryStore()
+    is_kept = upstream.grant in ("authorization_code", "user")
+    store: Store = FileStore.at_home() if is_kept else MemoryStore()
     scopes, trust = upstream.scopes, upstream.trust
     return OAuth(grant=_grant(upstream), scopes=scopes, store=store, trust=trust, binds=upstream.binds)
 
@@ -65,13 +71,32 @@ def exchange_for(upstream: UpstreamAuth, url: str) -> TokenExchange:
     return TokenExchange(_machine(upstream), issuer, Fetcher(Reach.of_server(issuer, upstream.trust)), wanted)
 
 
+def login_for(upstream: UpstreamAuth, name: str, url: str, desk: LoginDesk) -> UserLogin:
+    """The logins of callers at the server *name* at *url*."""
+    fetcher = Fetcher(Reach.of_server(url, upstream.trust))
+    return UserLogin(name, url, _identity(upstream), upstream.scopes, fetcher, desk)
+
+
+@attrs.frozen
+class _OperatorAbsent:
+    """Asks no user: the operator of a server for many users is not there when it needs tokens."""
+
+    async def ask(self, prepare: Prepare, registered: str | None) -> str:
+        raise NotAuthorized("its lists need a login of the operator's: run callboard login with its URL")
+
+
+def _identity(upstream: UpstreamAuth) -> Identity:
+    return Identity(registered=None if upstream.client_id is None else _registered(upstream))
+
+
 def _grant(upstream: UpstreamAuth) -> Grant:
     match upstream.grant:
         case "client_credentials" | "token_exchange":  # what the broker asks for itself, the lists, is no caller's
             return _machine(upstream)
         case "authorization_code":
-            registered = None if upstream.client_id is None else _registered(upstream)
-            return AuthorizationCode(identity=Identity(registered=registered))
+            return AuthorizationCode(identity=_identity(upstream))
+        case "user":
+            return AuthorizationCode(identity=_identity(upstream), consent=_OperatorAbsent())
         case "workload_identity":
             return WorkloadIdentity(client=_registered(upstream), assertion=lambda: _assertion(upstream))
         case never:
@@ -131,7 +156,7 @@ def read_auth(place: Place, url: str) -> UpstreamAuth | None:
 def _check(place: Place, table: Table, auth: UpstreamAuth) -> None:
     """Report missing settings of each grant."""
     has_secret = any(key in table.members for key in OAUTH_KEYS if key.startswith(("client_secret", "private_key")))
-    if auth.grant != "authorization_code" and "client_id" not in table.members:
+    if auth.grant not in ("authorization_code", "user") and "client_id" not in table.members:
         place.wrong(f"{auth.grant} needs a `client_id`")
     if auth.grant == "client_credentials" and not has_secret:
         place.wrong("client_credentials needs `client_secret_env` or `private_key_file`")
@@ -142,6 +167,8 @@ def _check(place: Place, table: Table, auth: UpstreamAuth) -> None:
             place.wrong("token_exchange needs an `issuer`: callers' tokens are sent there")
         if auth.binds:
             place.wrong("token_exchange excludes `bind`")
+    if auth.grant == "user" and auth.binds:
+        place.wrong("user excludes `bind`")
     for key in ("audience", "resource", "requested_token_type"):
         if auth.grant != "token_exchange" and key in table.members:
             table.members[key].warn("is only for token_exchange")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from callboard.codecs.oauth.issuer import IssuerSettings
 
 AUTHORIZATION_KEYS: Final = (
-    *("resource", "scopes", "issuers", "implies", "rules", "default"),
+    *("resource", "tokens_folder", "scopes", "issuers", "implies", "rules", "default"),
     *("resource_name", "documentation", "approval_time"),
 )
 PATTERN_KEYS: Final = ("servers", "tools", "prompts", "resources", "methods")
@@ -56,6 +56,8 @@ class AuthorizationSettings:
     file: Path = attrs.field(eq=False)
     resource: str | None = None
     """The URL of this server, as tokens name it in their audience."""
+    tokens_folder: Path | None = None
+    """Where tokens of users at other servers are kept, encrypted. None: in memory."""
     scopes: tuple[str, ...] = ()
     """The least that a token needs for anything."""
     issuers: "tuple[IssuerSettings, ...]" = ()
@@ -101,6 +103,7 @@ def read_authorization(path: Path, *, is_running: bool = False) -> Authorization
     settings = AuthorizationSettings(
         file=path,
         resource=authorization.text("resource", None),
+        tokens_folder=_tokens_folder(authorization),
         scopes=_scopes(authorization, "scopes"),
         issuers=_issuers(authorization.members.get("issuers")),
         implies=_implies(authorization),
@@ -142,6 +145,11 @@ def _scopes(table: Table, key: str) -> tuple[str, ...]:
         if not is_scope(scope):
             table.members[key].wrong(f"{quoted(scope)} is not a scope: no spaces, quotes or backslashes")
     return found
+
+
+def _tokens_folder(table: Table) -> Path | None:
+    place = table.members.get("tokens_folder")
+    return None if place is None else place.path()
 
 
 def _implies(table: Table) -> Mapping[str, tuple[str, ...]]:

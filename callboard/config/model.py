@@ -46,7 +46,9 @@ class PythonTarget:
 
 BackendTarget: TypeAlias = Command | Remote | PythonTarget
 
-GrantName: TypeAlias = Literal["client_credentials", "authorization_code", "workload_identity", "token_exchange"]
+GrantName: TypeAlias = Literal[
+    "client_credentials", "authorization_code", "workload_identity", "token_exchange", "user"
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -92,7 +94,7 @@ class BackendSpec:
     def is_personal(self) -> bool:
         """Whether each caller has connections of its own there, in both eras."""
         templates = getattr(self.target, "templates", None)
-        return bool(templates) or (self.auth is not None and self.auth.grant == "token_exchange")
+        return bool(templates) or (self.auth is not None and self.auth.grant in ("token_exchange", "user"))
 
     @property
     def transport(self) -> str:

@@ -44,7 +44,7 @@ REFUSAL_MEMORY: Final = 600.0
 MAX_IN_VAIN: Final = 64
 """Most sets of scopes of which that is remembered; then it begins anew."""
 
-_PASSING: Final = frozenset(("temporarily_unavailable", "server_error", "slow_down"))
+PASSING: Final = frozenset(("temporarily_unavailable", "server_error", "slow_down"))
 """Refusals that say nothing about the token."""
 
 
@@ -227,7 +227,7 @@ class Authorizer:
             answer = await desk.exchange(client, parameters)
         except TokenRefused as refused:
             log.info("refresh_refused", server=self._server, issuer=found.issuer, error=refused.error)
-            if refused.error in _PASSING:
+            if refused.error in PASSING:
                 return False
             if refused.error in UNKNOWN:
                 await forget_client(found.server, self.store)

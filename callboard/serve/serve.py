@@ -19,6 +19,7 @@ from callboard.serve.auditing import open_audit_log
 from callboard.serve.authorization import begin_renewing, open_guard
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
+from callboard.serve.logins import broker_with_logins, check_alone, open_logins
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
 from callboard.serve.processes import run_workers
 from callboard.serve.refused_names import RefusedNames
@@ -30,7 +31,7 @@ from callboard.supervisor.audit import note
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.descriptors import raise_descriptor_limit
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.endpoint import Endpoint, Pages
 from callboard.transports.server.http.guard import Guard
 from callboard.transports.server.http.homes import Alone
 from callboard.transports.server.http.listener import HttpListener, http_edge
@@ -69,6 +70,7 @@ async def serve(
             parking = plan.parking(server.info.name)
         ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
         audit = open_audit_log(plan, server.info, stack)
+        pages = await open_logins(server, plan)
         host = await stack.enter_async_context(server.host(parking=parking))
         health = Health(server, host)
         view = None
@@ -98,7 +100,7 @@ async def serve(
         tables, guard = await open_guard(
             *(host, server, plan.authenticate, plan.authorization), url=plan.local_url(bound.values()), make=make
         )
-        doors = [_edge(plan, host, place, at, tls, guard) for place, at in bound.items()]
+        doors = [_edge(plan, host, place, at, tls, guard, pages) for place, at in bound.items()]
         if link is not None:
             await link.introduce()
         edges = [await host.root.add(door) for door in doors]
@@ -139,6 +141,8 @@ async def serve(
 def run(server: Hosted, **options: Unpack[Options]) -> None:
     """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
     options.setdefault("on_ready", announce)
+    if broker_with_logins(server) is not None:
+        check_alone(ServePlan(**options))
     if run_workers(options, has_backends=server.behind() is not None):
         return
     worker = options.get("worker")
@@ -191,7 +195,13 @@ async def _run(server: Hosted, options: Options) -> None:
 
 
 def _edge(
-    plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Certificate | None, guard: Guard | None
+    plan: ServePlan,
+    host: Host,
+    place: BindAddress,
+    bound: Bound,
+    tls: Certificate | None,
+    guard: Guard | None,
+    pages: Pages | None,
 ) -> SupervisorSpec:
     """The tree behind one address."""
     settings = plan.settings
@@ -208,6 +218,7 @@ def _edge(
         on_upgrade=WebSocketUpgrade(host, settings, guard, homes).serve if is_ws else None,
         homes=homes,
         on_unauthorized=partial(_tell_unauthorized, refused),
+        pages=pages if is_http else None,
     )
     with_http2 = is_http and plan.http_engine == "asgi"
     turns = None if plan.worker is None else plan.worker.share.door()

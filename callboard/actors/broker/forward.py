@@ -14,6 +14,7 @@ from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.hints import hint_for, is_failed, with_hint
 from callboard.actors.broker.input_bridge import MAX_ROUNDS, InputBridge, InputRefused
 from callboard.actors.broker.leases import Lease
+from callboard.actors.broker.logins import have_login
 from callboard.actors.client.conversation import Patience
 from callboard.actors.client.hearer import OnQuestion
 from callboard.actors.frames import error_type
@@ -169,7 +170,10 @@ class Forward(Lease):
 
     async def take(self) -> BackendConnection:
         """The connection to ask on, if that was not to be had at once. Raises as `Backend.take` does."""
-        return await self.to.backend.take(self.terms, self.exchange, self.request.method, self)
+        backend, method = self.to.backend, self.request.method
+        if backend.personal is not None and (login := backend.personal.login) is not None:
+            await have_login(backend.name, login, self.terms, self.exchange, method)
+        return await backend.take(self.terms, self.exchange, method, self)
 
     def _failure(self, error: CallboardError) -> CallboardError:
         """What went wrong, as the client is told."""

@@ -1,7 +1,7 @@
 """The MCP endpoint: answers a request, or passes it to an actor. Both HTTP engines use it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 
@@ -65,6 +65,17 @@ _EVENTS: Final = b"text/event-stream"
 _DIALECTS: Final = {revision.value.encode(): revision.dialect for revision in Revision}
 
 
+class Pages(Protocol):
+    """Pages for browsers, at paths that are none of the endpoint's. They need no token."""
+
+    def has(self, path: bytes) -> bool: ...
+
+    def check(self, head: Head) -> None:
+        """Raises `HttpRefusal` for what needs no body to be refused."""
+
+    async def serve(self, head: Head, response: Response) -> None: ...
+
+
 @attrs.define(eq=False)
 class Endpoint:
     """Handles requests of both engines: method, path, headers, body and principal in; a response, or a stream, out."""
@@ -80,6 +91,7 @@ class Endpoint:
     homes: Homes = attrs.field(factory=Alone, kw_only=True)
     on_unauthorized: Callable[[str, str | None], None] | None = attrs.field(default=None, kw_only=True)
     """Told of the address of each client that is refused for its token, and whether there was none."""
+    pages: Pages | None = attrs.field(default=None, kw_only=True)
     is_leaving: bool = attrs.field(default=False, init=False)
     upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
@@ -100,7 +112,8 @@ class Endpoint:
     def admit(self, head: Head) -> None:
         """Raises `HttpRefusal` for what needs no body to be refused."""
         is_public = self.guard is not None and self.guard.is_metadata(head.path)  # which any page may read
-        self.access.check(head.get(b"host"), None if is_public else head.get(b"origin"))
+        is_page = head.path != PATH and self.pages is not None and self.pages.has(head.path)
+        self.access.check(head.get(b"host"), None if is_public or is_page else head.get(b"origin"))
         if not head.target.startswith(b"/") and (authority := head.take_authority()) is not None:
             self.access.check(authority, None)
         if head.path.removesuffix(b"/") in METHODS:  # as other servers have it: /mcp/ is /mcp
@@ -109,6 +122,9 @@ class Endpoint:
         if path != PATH and not (self.legacy_sse and path in METHODS):
             if is_public:
                 _check_metadata(head)
+                return
+            if self.pages is not None and is_page:
+                self.pages.check(head)
                 return
             raise HttpRefusal(404, "not found; the endpoint is /mcp", closes=True)
         is_upgrade = head.method == "GET" and head.get(b"upgrade") is not None
@@ -264,6 +280,8 @@ class Endpoint:
                 raise InvalidRequest("a response without a session: there is no request for it")
 
     def _other(self, head: Head, body: bytes, caller: Caller, response: Response) -> Awaitable[None]:
+        if self.pages is not None and self.pages.has(head.path):
+            return self.pages.serve(head, response)
         if head.path not in METHODS and self.guard is not None:
             if head.method == "OPTIONS":
                 return response.answer(204, (*_PUBLIC, *_PREFLIGHT))
