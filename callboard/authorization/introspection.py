@@ -39,6 +39,8 @@ log = get_logger("callboard.authorization")
 
 Claims = Mapping[str, Any]
 
+_REFUSED: Final = frozenset((400, 413, 414, 422, 431))
+
 
 @attrs.frozen(eq=False)
 class Introspect(Ask["Claims"]):
@@ -134,6 +136,8 @@ class Introspector(Actor[Introspect]):
         kind = {"content-type": "application/x-www-form-urlencoded"}
         self.asked += 1
         fetched = await self.fetcher.post(await self._where(), body, {**kind, **headers})
+        if fetched.status in _REFUSED:  # it does not like this token, and has nothing against the next one
+            return {"active": False}
         if fetched.status != 200:
             raise FetchFailed(f"the introspection endpoint returned HTTP {fetched.status}")
         try:

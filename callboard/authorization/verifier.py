@@ -12,7 +12,7 @@ import attrs
 from callboard import tree
 from callboard.authorization.introspection import Introspector
 from callboard.authorization.keys import KeySource
-from callboard.codecs.caller import Caller
+from callboard.codecs.caller import MAX_CALLER, Caller, write_caller
 from callboard.codecs.oauth.access_token import binding_of, caller_of, check_claims, check_header, check_signature
 from callboard.codecs.oauth.dpop import Nonces, SeenProofs, bad_proof, check_proof
 from callboard.codecs.oauth.issuer import IssuerSettings
@@ -25,6 +25,9 @@ from callboard.transports.client.fetch import Fetcher
 
 TOLD_FOR: Final = 60.0
 """Seconds that is believed what an issuer says of a token: it may take it back."""
+
+OPEN_FOR: Final = 300.0
+"""Seconds that a stream or socket stays open by a token of which the issuer does not say when it ends."""
 
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 
@@ -181,6 +184,10 @@ class TokenVerifier:
 
     def _understood(self, claims: Mapping[str, object], source: Source, lasts: float, token: str) -> KnownToken:
         caller, now = caller_of(claims, source.issuer), self.clock()
+        if len(write_caller(caller)) > MAX_CALLER:
+            raise BadToken(reason="too many claims")
+        if caller.expires is None:  # an issuer that is asked need not say: then what is open is looked at again
+            caller = attrs.evolve(caller, expires=now + OPEN_FOR)
         if self.keeps_tokens():
             caller = attrs.evolve(caller, token=token)
         until = now + lasts

@@ -1,6 +1,6 @@
 """Who is let in, and to what: the file with issuers, rules and quotas, as it is now."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
@@ -18,7 +18,7 @@ from callboard.codecs.oauth.resource import ProtectedResource
 from callboard.config.authorization import AuthorizationSettings, read_authorization
 from callboard.errors import BadToken, CannotServe, FetchFailed
 from callboard.serve.renew import Renewable, Renewing
-from callboard.serve.revoke import end_all_of
+from callboard.serve.revoke import end_all_of, end_if
 from callboard.serve.tokens import TokenFile
 from callboard.server.served import Hosted
 from callboard.transports.server.http.guard import Authenticate, Authenticator, Guard, guard_of
@@ -106,6 +106,10 @@ class AuthorizationFile:
                 raise CannotServe(f"{self.path}: {error}") from None
             self.guard.resource = _resource(settings, settings.resource or self._url)
         before, self.settings = self.settings, settings
+        lost = {one.issuer for one in before.issuers} - {one.issuer for one in settings.issuers}
+        if lost and self.guard is not None:
+            self.guard.forget()
+            await end_if(self._host, lambda caller: caller.issuer in lost)
         self._host.approvals.time = settings.approval_time
         told = await apply(self._host, settings.make_rules())
         if before.quotas != settings.quotas or self._host.quotas is None:
@@ -135,9 +139,15 @@ def begin_renewing(host: Host, guard: Guard | None, *several: object) -> None:
     on_used = (lambda: None) if guard is None else guard.forget
     for what in several:
         if isinstance(what, TokenFile):
-            what.on_gone = partial(end_all_of, host)
+            what.on_gone = partial(_end_all_of, host, on_used)
+            what.on_removed = partial(end_if, host)
         if isinstance(what, Renewable):
             host.root.spawn(Renewing(what, on_used), name=f"renew-{what.name}", shutdown=0)
+
+
+async def _end_all_of(host: Host, forget: Callable[[], None], principals: Set[str]) -> int:
+    forget()  # first: else one of their heads that is remembered opens something new meanwhile
+    return await end_all_of(host, principals)
 
 
 def _resource(settings: AuthorizationSettings, url: str) -> ProtectedResource | None:

@@ -1,7 +1,7 @@
 """Revocation of a principal: ends all that is open, waits, or runs for it. Others notice nothing."""
 
 import sys
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any, Final
 
 import trio
@@ -13,6 +13,7 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.request import RequestActor
 from callboard.actors.server.session import Session
 from callboard.actors.server.subscription import Subscription
+from callboard.codecs.caller import Caller
 from callboard.supervisor import Address, Supervisor
 
 _REASON: Final = "the token was revoked"
@@ -25,28 +26,37 @@ async def end_all_of(host: Host, principals: Set[str]) -> int:
     Returns how many sessions and subscriptions there were.
     """
     host.approvals.end_all_of(principals, _REASON)
+    ended = await end_if(host, lambda caller: caller.key in principals)
+    if isinstance(host.offer, BrokerOffer):
+        host.offer.end_all_of(principals)
+    return ended
+
+
+async def end_if(host: Host, is_gone: Callable[[Caller], bool]) -> int:
+    """End the sessions, subscriptions and requests of callers whose token *is_gone*: another one of theirs may be good.
+
+    Returns how many sessions and subscriptions there were.
+    """
     place = host.root.supervisor_of(tree.REQUESTS)
     ending: list[Address[Any]] = []
     for address, group in host.root.supervisor_of(tree.SESSIONS).actors():
         session = _session(group)
-        if session is not None and session.principal in principals:
+        if session is not None and is_gone(session.caller):
             session.hang_up()  # its end waits for nothing that runs
             ending.append(address)
     ending += [
         address
         for address, actor in place.actors()
-        if isinstance(actor, Subscription) and actor.exchange.terms.principal in principals
+        if isinstance(actor, Subscription) and is_gone(actor.exchange.terms.caller)
     ]
     async with trio.open_nursery() as nursery:
         for address in ending:
             nursery.start_soon(address.stop)
         for actor in list(place.some(sys.maxsize)):
-            if isinstance(actor, RequestActor) and actor.exchange.terms.principal in principals:
+            if isinstance(actor, RequestActor) and is_gone(actor.exchange.terms.caller):
                 exchange = actor.exchange
                 if exchange.cancel(RequestEvent.SESSION_ENDED, _REASON):
                     nursery.start_soon(exchange.give_up)
-    if isinstance(host.offer, BrokerOffer):
-        host.offer.end_all_of(principals)
     return len(ending)
 
 

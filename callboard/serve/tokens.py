@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -15,6 +15,8 @@ from callboard.config.files import NotRegular, read_file
 from callboard.errors import BadToken, CannotRead, CannotServe
 from callboard.serve.token_line import TokenLine, read_line, token_digest
 from callboard.supervisor.audit import note
+
+TokenTerms: TypeAlias = tuple[str, frozenset[str], float | None]
 
 MAX_FILE: Final = 4 * 1024 * 1024
 """Largest file of tokens that is read, in bytes: some forty thousand of them."""
@@ -83,6 +85,10 @@ class TokenTable:
             old.key for old, new in pairs if new is not None and (old.scopes - new.scopes or _ends_sooner(old, new))
         }
 
+    def removed(self, before: "TokenTable") -> Set[TokenTerms]:
+        """What those tokens of *before* said that are not in here."""
+        return {_says(old) for place, old in before._callers.items() if place not in self._callers}  # noqa: SLF001  # one of us
+
     async def __call__(self, token: str) -> Caller | None:
         return self.known(token)
 
@@ -102,6 +108,8 @@ class TokenFile:
     tokens: TokenTable = attrs.field(init=False)
     on_gone: Callable[[Set[str]], Awaitable[int]] | None = attrs.field(default=None, init=False)
     """Ends what is open for the callers with these keys; how much that was."""
+    on_removed: Callable[[Callable[[Caller], bool]], Awaitable[int]] | None = attrs.field(default=None, init=False)
+    """Ends what was opened with tokens of which this is true. Their callers may have others."""
 
     name: ClassVar[str] = "tokens"
 
@@ -128,6 +136,9 @@ class TokenFile:
         for key in sorted(gone):
             note("principal_revoked", caller=caller_of_key(key), reason="token file")
         ended = await self.on_gone(gone) if gone and self.on_gone is not None else 0
+        removed = tokens.removed(before)
+        if removed and self.on_removed is not None:
+            ended += await self.on_removed(lambda caller: _says(caller) in removed)
         added, revoked = len(before.missing(tokens)), len(tokens.missing(before))
         return {"principals": len(tokens.keys), "added": added, "revoked": revoked, "sessions_ended": ended}
 
@@ -180,7 +191,8 @@ def _place(digest: bytes) -> bytes:
     return hashlib.blake2b(digest, key=_KEY, digest_size=32).digest()
 
 
-def _says(caller: Caller) -> tuple[object, ...]:
+def _says(caller: Caller) -> TokenTerms:
+    """What tells tokens apart, at other workers, too. Two that say the same end together: their clients come again."""
     return caller.key, caller.scopes, caller.expires
 
 

@@ -11,6 +11,7 @@ from callboard.actors.outlet import Carrier
 from callboard.actors.shares import account_of
 from callboard.codecs.caller import MAX_CALLER
 from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory, RequestParser
 from callboard.codecs.link import (
     ANSWER,
@@ -258,8 +259,13 @@ class LinkServer:
             self._latest = stream
         (received,) = self._parser.feed(request)
         head, body = received.head, received.body
-        caller, peer = read_told(head.get(CALLER)), read_name(head.get(PEER) or b"")
+        peer = read_name(head.get(PEER) or b"")
         response = self._responses[stream] = LinkResponse(self, stream, peer)
+        try:
+            caller = read_told(head.get(CALLER))
+        except ValueError:  # of this request alone: others on the link go on
+            await self.endpoint.refuse(HttpRefusal(400, "unreadable caller"), response)
+            return
         response.carrier = self.reading
         self.served += 1
         if len(body) > READ_SIZE:

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from callboard.authorization import introspection
 from callboard.authorization.introspection import AT_ONCE, PAUSE, REFUSED_FOR
-from callboard.authorization.verifier import TOLD_FOR
+from callboard.authorization.verifier import OPEN_FOR, TOLD_FOR
 from callboard.codecs.oauth.issuer import IntrospectionSettings, IssuerSettings
 from callboard.errors import BadToken, IssuerUnavailable
 from tests.authorization.authority import ISSUER, RESOURCE, START, Authority, Gate, bearer, open_gate, open_real_gate
@@ -137,6 +137,24 @@ async def test_an_issuer_that_does_not_answer_refuses_nobody(fault: Said, autoju
         gate.authority.fault = None
         await trio.sleep(PAUSE)
         await gate.verifier.verify(bearer("opaque"))
+
+
+@pytest.mark.parametrize("status", [400, 413, 431])
+async def test_a_token_that_the_issuer_cannot_read_is_refused_and_others_are_asked_about(
+    status: int, autojump_clock: MockClock
+) -> None:
+    async with open_gate(authority(exp=START + 600), introspection=ASKS) as gate:
+        gate.authority.fault = Said(status)
+        await refused(gate, "odd")
+        gate.authority.fault = None
+        assert (await gate.verifier.verify(bearer("opaque"))).principal
+
+
+async def test_what_is_open_by_a_token_without_an_end_is_looked_at_again(autojump_clock: MockClock) -> None:
+    async with open_gate(authority(), introspection=ASKS) as gate:
+        caller = await gate.verifier.verify(bearer("opaque"))
+        assert caller.expires is not None
+        assert caller.expires <= START + OPEN_FOR
 
 
 async def test_no_log_line_has_a_token_or_a_secret_in_it(

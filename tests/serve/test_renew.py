@@ -142,6 +142,24 @@ async def test_what_is_open_with_a_revoked_token_ends_and_what_others_have_open_
         await listener.aclose()
 
 
+async def test_what_was_opened_with_a_removed_token_ends_although_its_principal_has_another(
+    tokens: Path, logged: list[Any]
+) -> None:
+    write(tokens, f"ada {OLD} admin\nada {NEW}\n")
+    async with served(http="127.0.0.1:0", ws="127.0.0.1:0", authenticate=TokenFile(tokens)) as here:
+        url = here.url("ws")
+        by_old, by_new = ({"Authorization": f"Bearer {token}"} for token in (OLD, NEW))
+        async with connect(url, headers=by_new) as stays:
+            async with connect(url, headers=by_old) as leaves:
+                assert "ada" in str((await leaves.call("who")).content)
+                write(tokens, f"ada {NEW}\n")
+                hang_up()
+                await wait_reloaded(logged, revoked=1, sessions_ended=1)
+                with pytest.raises((ConnectionLost, CannotConnect)):
+                    await leaves.call("who")
+            assert "ada" in str((await stays.call("who")).content)
+
+
 @pytest.mark.finding("newcomer-P4")
 @pytest.mark.parametrize("engine", ["native", "asgi"])
 async def test_a_renewed_certificate_is_served_after_a_hangup(tmp_path: Path, engine: str, logged: list[Any]) -> None:

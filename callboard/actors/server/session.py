@@ -258,16 +258,17 @@ class Session(Actor[Outbound]):
             members = split_batch(frame)
         except PeerError as error:
             return await self._refuse(error, way)
-        batch = Batch(way)
+        batch, caller = Batch(way), self.caller
         for member in members:
+            if self.caller is not caller:  # another message came, with another token
+                self.renew(caller)
             await self.receive_member(member, batch)
         batch.is_read = True
         await batch.flush()
         return batch.is_answered
 
     async def receive_member(self, frame: bytes, batch: Batch) -> None:
-        """Deal with one member of a batch, which is no batch itself. The others do not wait for it: it gets a task of
-        its own."""
+        """Deal with one member of a batch, which is no batch itself. It gets a task of its own."""
         try:
             await self.take(decode(frame), batch, None)
         except PeerError as error:
@@ -489,8 +490,7 @@ class Session(Actor[Outbound]):
         return write_record(self.terms, followed, is_ready=self.is_ready)
 
     async def open_again(self, record: SessionRecord) -> None:
-        """Go on with the session of another worker, which is gone. The client is told once that each list and each
-        resource that it follows has changed: what it missed is not known."""
+        """Go on with the session of another worker, which is gone. The client is told once that everything changed."""
         self.terms, self._declared = record.terms(), self.host.offer.capabilities(Revision(record.revision))
         self.key.home = ReplySlot("", "initialize", self.terms, self)
         if not record.is_ready:

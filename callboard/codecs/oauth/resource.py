@@ -44,10 +44,14 @@ class ProtectedResource:
     """More members of the metadata."""
 
     @property
+    def origin(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
     def metadata_url(self) -> str:
         """Where the metadata is: the path of the endpoint comes last."""
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path}"
+        return f"{self.origin}{WELL_KNOWN}{urlsplit(self.url).path}"
 
     def metadata(self) -> bytes:
         """The document."""

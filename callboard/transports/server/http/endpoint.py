@@ -175,7 +175,10 @@ class Endpoint:
         if origin is not None and origin.isascii() and head.path in METHODS:
             response.extra = ((b"access-control-allow-origin", origin), *_CROSS_ORIGIN)
         try:
-            if caller is None:
+            if caller is not None and not response.is_forwarded and self.guard is not None:
+                if self.guard.has_changed(head):  # while the body was on its way
+                    caller = await self._caller(head, self.guard)
+            elif caller is None:
                 caller = ANONYMOUS if self.guard is None else await self._caller(head, self.guard)
             if self.guard is not None:
                 response.scope_headers = self.guard.scope_headers

@@ -28,6 +28,7 @@ BELIEVED: Final = 1.0
 """Seconds for which the token in a head that is sent again is not looked at again."""
 
 _BEARER: Final = b"bearer "
+_ENDPOINT: Final = b"/mcp"
 _SCHEMES: Final = frozenset((b"bearer", b"dpop"))
 _EXPIRED: Final = "the token has expired"
 
@@ -100,6 +101,10 @@ class Guard:
             head.admitted = self._word, now + BELIEVED, caller
         return caller
 
+    def has_changed(self, head: Head) -> bool:
+        """Whether what is good may have changed since the caller of *head* was let in."""
+        return head.admitted is None or head.admitted[0] is not self._word
+
     def forget(self) -> None:
         """Look at every token again: what is good may have changed."""
         self._word = object()
@@ -113,13 +118,16 @@ class Guard:
         presented = self._presented(head, token)
         if presented is None:
             raise self._unauthorized(None)
+        word = self._word
         try:
-            return await self.authenticator.verify(presented)
+            caller = await self.authenticator.verify(presented)
         except BadToken as error:
             raise self._unauthorized(error) from None
         except IssuerUnavailable:
             text = "the authorization server cannot be reached"
             raise HttpRefusal(503, text, headers=RETRY_AFTER, closes=True) from None
+        head.admitted = word, 0.0, caller  # believed for this request alone
+        return caller
 
     def _presented(self, head: Head, token: str | None) -> PresentedToken | None:
         """Raises `HttpRefusal` (400)."""
@@ -143,8 +151,14 @@ class Guard:
             scheme=kind.decode(),
             proof=None if proof is None else proof.decode("latin-1"),
             method=head.method,
-            url="" if self.resource is None else self.resource.url,
+            url=self._url_of(head),
         )
+
+    def _url_of(self, head: Head) -> str:
+        """The address that a client means, as it knows it."""
+        if self.resource is None or head.path == _ENDPOINT:
+            return "" if self.resource is None else self.resource.url
+        return self.resource.origin + head.path.decode("latin-1")
 
     def _warn(self, head: Head) -> None:
         if not self._has_warned and b"access_token=" in head.target:

@@ -91,10 +91,10 @@ class Pairs:
         session = self._sessions.get(named[0])
         if session is None or session.principal != caller.key:
             raise self.homes.missing(named[0], caller)
-        if session.caller is not caller:
-            session.renew(caller)
         carrier = response.carrier
         await response.answer(202, ())
+        if session.caller is not caller:  # last: another message may have brought another token meanwhile
+            session.renew(caller)
         await session.receive(body, carrier)
 
     def __len__(self) -> int:
