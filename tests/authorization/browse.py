@@ -1,5 +1,6 @@
 """A browser without a screen, for logins: follows redirects with cookies. Runs in any environment."""
 
+import asyncio
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -36,3 +37,30 @@ def log_in(url: str) -> dict[str, str]:
                 cookies[name] = value
             url = urllib.parse.urljoin(url, answer.headers["location"])
     raise RuntimeError("the login has no end")
+
+
+class Login:
+    """What a login brings, as the storage and the browser of an official Python client."""
+
+    def __init__(self) -> None:
+        self.tokens: Any = None
+        self.client: Any = None
+        self.found: dict[str, str] = {}
+        self.scopes: list[str] = []
+
+    async def get_tokens(self) -> Any:
+        return self.tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        return self.client
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self.client = client_info
+
+    async def visit(self, url: str) -> None:
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
+        self.scopes.append(query.get("scope", ""))
+        self.found = await asyncio.to_thread(log_in, url)

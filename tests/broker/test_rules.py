@@ -1,146 +1,40 @@
 """Rules before a hosted server and a broker, in both eras: what is hidden looks unknown, and all else is the same."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 
-import attrs
-import msgspec
 import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callboard.actors.broker.policy import BackendSettings
-from callboard.actors.quotas import Quotas, QuotaSettings
-from callboard.actors.rate import Rate
 from callboard.actors.rules import AccessRules, Condition, Rule
-from callboard.actors.server.host import Host
-from callboard.actors.server.new_rules import apply
-from callboard.actors.server.parking import Parking
-from callboard.actors.server.session import Session
-from callboard.actors.server.session_tree import open_session
 from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.caller import TRUSTED, Caller
-from callboard.codecs.revisions import LATEST, LEGACY, Revision
-from callboard.errors import BACKEND_GONE, DEFINITION_CHANGED, INSUFFICIENT_SCOPE, OVERLOADED, CannotConnect
+from callboard.codecs.revisions import LATEST, Revision
+from callboard.errors import BACKEND_GONE, DEFINITION_CHANGED, INSUFFICIENT_SCOPE, CannotConnect
 from callboard.server import Server
 from callboard.server.context import Context
 from callboard.testing import Peer, Refusal
-from callboard.transports.memory import memory_pair
 from tests.broker.front import backend, brokered, peer
-
-OLDER = max(LEGACY)
-ERAS = pytest.mark.parametrize("revision", [LATEST, OLDER])
-SIDES = pytest.mark.parametrize("side", ["hosted", "brokered"])
-Side = Literal["hosted", "brokered"]
-
-ALICE = Caller(principal="alice", tenant="acme", scopes=["a"])
-BOB = Caller(principal="bob", tenant="other", scopes=["b"])
-ACME = (Condition(tenant=("acme",)),)
-
-TOOLS = ("read", "write", "wrote")
-
-
-def made() -> Server:
-    server = Server("back", instructions="Be kind.", cache_scope="public", ttl=60)
-
-    def add(name: str) -> None:
-        @server.tool(name=name)
-        async def tool(ctx: Context) -> str:
-            return f"{name} ran"
-
-        @server.prompt(name=name)
-        async def prompt(word: str = "") -> str:
-            return f"{name} said"
-
-        @server.completion(name, "word")
-        async def words(value: str) -> list[str]:
-            return [f"{name}-word"]
-
-        @server.resource(f"back://{name}", cache_scope="public", ttl=60)
-        async def resource() -> str:
-            return f"{name} was read"
-
-        @server.resource(f"back://{name}/{{part}}")
-        async def template(part: str) -> str:
-            return f"{part} of {name}"
-
-        @server.completion(f"back://{name}/{{part}}", "part")
-        async def parts(value: str) -> list[str]:
-            return [f"{name}-part"]
-
-    for name in TOOLS:
-        add(name)
-    return server
-
-
-@asynccontextmanager
-async def stood(side: Side, server: Server, rules: AccessRules | None = None) -> AsyncIterator[Host]:
-    if side == "brokered":
-        async with brokered(backend(server, "back", trusted=True)) as host:
-            await trio.testing.wait_all_tasks_blocked()
-            host.rules = rules
-            yield host
-    else:
-        async with server.host(parking=Parking("back")) as host:
-            host.rules = rules
-            yield host
-
-
-async def names(client: Peer, kind: str) -> list[str]:
-    """All pages of a list."""
-    method, member, key = {
-        "tools": ("tools/list", "tools", "name"),
-        "prompts": ("prompts/list", "prompts", "name"),
-        "resources": ("resources/list", "resources", "uri"),
-        "templates": ("resources/templates/list", "resourceTemplates", "uriTemplate"),
-    }[kind]
-    found: list[str] = []
-    more: dict[str, Any] = {}
-    while True:
-        page = await client.request(method, **more)
-        found += [one[key] for one in page[member]]
-        if "nextCursor" not in page:
-            return found
-        more = {"cursor": page["nextCursor"]}
-
-
-USES: Mapping[str, Any] = {
-    "tool": lambda name: ("tools/call", {"name": name, "arguments": {}}),
-    "prompt": lambda name: ("prompts/get", {"name": name}),
-    "resource": lambda name: ("resources/read", {"uri": f"back://{name}"}),
-    "template": lambda name: ("resources/read", {"uri": f"back://{name}/x"}),
-    "completion": lambda name: (
-        "completion/complete",
-        {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "word", "value": ""}},
-    ),
-    "template completion": lambda name: (
-        "completion/complete",
-        {
-            "ref": {"type": "ref/resource", "uri": f"back://{name}/{{part}}"},
-            "argument": {"name": "part", "value": ""},
-        },
-    ),
-}
-
-
-async def raw_answer(client: Peer, method: str, params: dict[str, Any]) -> bytes:
-    """The frame that answers a request, without its id."""
-    number = await client.begin(method, **params)
-    while True:
-        frame = bytes(await client.connection.receive())
-        if msgspec.json.decode(frame).get("id") == number:
-            return frame.replace(b'"id":%d' % number, b'"id":0')
-
-
-async def outcome(client: Peer, method: str, params: dict[str, Any]) -> str:
-    try:
-        await client.request(method, **params)
-    except Refusal as refusal:
-        return "needs" if refusal.code == INSUFFICIENT_SCOPE else f"unknown {refusal.code}"
-    return "fine"
-
+from tests.broker.rules_stage import (
+    ACME,
+    ALICE,
+    BOB,
+    ERAS,
+    OLDER,
+    SIDES,
+    TOOLS,
+    USES,
+    Side,
+    made,
+    names,
+    outcome,
+    raw_answer,
+    stood,
+)
 
 # What is hidden.
 
@@ -336,128 +230,6 @@ async def test_what_depends_on_the_caller_is_private_to_caches(side: Side) -> No
             assert (await client.request("resources/read", uri="back://write"))["cacheScope"] == "public"
 
 
-# Rules that change.
-
-
-@SIDES
-@ERAS
-async def test_clients_whose_list_changed_are_told(side: Side, revision: Revision) -> None:
-    async with (
-        stood(side, made(), AccessRules()) as host,
-        peer(host, revision, principal=ALICE) as alice,
-        peer(host, revision, principal=BOB) as bob,
-    ):
-        for client in (alice, bob):
-            await names(client, "tools")
-            if revision is LATEST:
-                await client.begin(
-                    "subscriptions/listen", notifications={"toolsListChanged": True, "promptsListChanged": True}
-                )
-                assert (await client.hear())["method"] == "notifications/subscriptions/acknowledged"
-        told = await apply(host, AccessRules([Rule(tools=["write"], only=ACME)]))
-        assert told == 1
-        assert (await bob.hear())["method"] == "notifications/tools/list_changed"
-        assert await outcome(bob, *USES["tool"]("write")) == "unknown -32602"
-        assert "write" not in await names(bob, "tools")
-        assert await outcome(alice, *USES["tool"]("write")) == "fine"
-        assert not alice.heard
-        assert await apply(host, None) == 1
-        assert "write" in await names(bob, "tools")
-
-
-@SIDES
-async def test_a_client_with_a_new_token_is_told_if_it_sees_another_list(side: Side) -> None:
-    async with stood(side, made(), AccessRules([Rule(tools=["write"], needs=["w"], hide=True)])) as host:
-        there, here = memory_pair()
-        place = await open_session(host, here, "renewed", ALICE)
-        client = Peer(there, OLDER)
-        await client.initialize()
-        assert await names(client, "tools") == ["read", "wrote"]
-        (session,) = [actor for _, actor in place.actors() if isinstance(actor, Session)]
-        session.renew(attrs.evolve(ALICE, scopes=["a", "b"]))
-        session.renew(attrs.evolve(ALICE, scopes=["a", "w"]))
-        assert (await client.hear())["method"] == "notifications/tools/list_changed"
-        assert await names(client, "tools") == ["read", "write", "wrote"]
-        assert not client.heard
-        there.close()
-
-
-@SIDES
-@ERAS
-async def test_hidden_resources_are_not_heard_of(side: Side, revision: Revision) -> None:
-    server = made()
-    async with stood(side, server, AccessRules()) as host, peer(host, revision, principal=BOB) as client:
-        if revision is LATEST:
-            wanted = {"resourceSubscriptions": ["back://write", "back://read"]}
-            await client.begin("subscriptions/listen", notifications=wanted)
-            await client.hear()
-        else:
-            for name in ("write", "read"):
-                await client.request("resources/subscribe", uri=f"back://{name}")
-        server.notify_updated("back://write")
-        assert (await client.hear())["params"]["uri"] == "back://write"
-        await apply(host, AccessRules([Rule(resources=["back://write"], only=ACME)]))
-        server.notify_updated("back://write")
-        server.notify_updated("back://read")
-        heard = await client.hear()
-        while heard.get("method") == "notifications/resources/list_changed":
-            heard = await client.hear()
-        if side == "brokered" and revision is LATEST:
-            assert "result" in heard  # it followed what is no more: its end says so
-        else:
-            assert heard["params"]["uri"] == "back://read"
-
-
-async def test_a_folder_says_nothing_of_what_is_hidden_in_it() -> None:
-    server = made()
-    rules = AccessRules([Rule(resources=["back://write/secret*"], only=ACME)])
-    async with stood("hosted", server, rules) as host, peer(host, OLDER, principal=BOB) as client:
-        await client.request("resources/subscribe", uri="back://write")
-        server.notify_updated("back://write/secret/x")
-        server.notify_updated("back://write/other")
-        assert (await client.hear())["params"]["uri"] == "back://write/other"
-
-
-@SIDES
-@ERAS
-async def test_following_what_is_hidden_is_as_following_what_is_not_there(side: Side, revision: Revision) -> None:
-    rules = AccessRules([Rule(resources=["back://wr?te"], only=ACME), Rule(resources=["back://read"], needs=["x"])])
-    async with stood(side, made(), rules) as host, peer(host, revision, principal=BOB) as client:
-
-        async def followed(uri: str) -> bytes:
-            if revision is LATEST:
-                number = await client.begin("subscriptions/listen", notifications={"resourceSubscriptions": [uri]})
-                frame = bytes(await client.connection.receive())
-                return frame.replace(b'Id":%d' % number, b'Id":0').replace(b'"id":%d' % number, b'"id":0')
-            return await raw_answer(client, "resources/subscribe", {"uri": uri})
-
-        nowhere = "back://nothing" if side == "hosted" else "callboard://nowhere/x"
-        hidden, unknown = await followed("back://write"), await followed(nowhere)
-        assert hidden.replace(b"back://write", nowhere.encode()) == unknown
-        assert str(INSUFFICIENT_SCOPE).encode() in await followed("back://read")
-
-
-@SIDES
-async def test_a_parked_call_of_what_became_hidden_is_refused(side: Side) -> None:
-    server = made()
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        await ctx.elicit("go on?", {"type": "object", "properties": {"x": {"type": "string"}}})
-        return "done"
-
-    answers = {"elicitation/create": lambda _: {"action": "accept", "content": {"x": "y"}}}
-    async with stood(side, server, AccessRules()) as host, peer(host, answers=answers, principal=BOB) as client:
-        params: dict[str, Any] = {"name": "ask", "arguments": {}}
-        parked = await client.request("tools/call", **params)
-        await apply(host, AccessRules([Rule(tools=["ask"], only=ACME)]))
-        with pytest.raises(Refusal, match="Unknown tool: ask"):
-            await client.request("tools/call", **params, **client.answered(parked))
-        await apply(host, AccessRules())
-        parked = await client.request("tools/call", **params)
-        assert (await client.request("tools/call", **params, **client.answered(parked)))["resultType"] == "complete"
-
-
 # A broker's own.
 
 
@@ -536,113 +308,3 @@ async def test_lists_are_written_once_for_callers_that_see_the_same() -> None:
             async with peer(host, principal=Caller(principal=f"p{at}", tenant="x" if at % 2 else "acme")) as client:
                 assert len(await names(client, "tools")) == (2 if at % 2 else 3)
         assert len(catalogue.catalogue._pages) == 2
-
-
-# Tenants.
-
-
-@settings(max_examples=10, deadline=None)
-@given(
-    st.sampled_from(["hosted", "brokered"]),
-    st.sampled_from([LATEST, OLDER]),
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.sampled_from(list(USES))), min_size=20, max_size=60),
-)
-def test_no_tenant_gets_a_byte_of_another(side: Side, revision: Revision, asked: list[tuple[int, int, str]]) -> None:
-    tenants = [f"canary{number}canary" for number in range(5)]
-    server = Server("back", cache_scope="public", ttl=60)
-
-    def add(tenant: str) -> None:
-        @server.tool(name=f"tool-{tenant}")
-        async def tool() -> str:
-            return f"of {tenant}"
-
-        @server.prompt(name=f"tool-{tenant}")
-        async def prompt(word: str = "") -> str:
-            return f"of {tenant}"
-
-        @server.completion(f"tool-{tenant}", "word")
-        async def words(value: str) -> list[str]:
-            return [f"of {tenant}"]
-
-        @server.resource(f"back://tool-{tenant}", cache_scope="public", ttl=60)
-        async def resource() -> str:
-            return f"of {tenant}"
-
-        @server.resource(f"back://tool-{tenant}/{{part}}")
-        async def template(part: str) -> str:
-            return f"of {tenant}"
-
-    for tenant in tenants:
-        add(tenant)
-    rules = AccessRules(
-        [
-            Rule(
-                tools=[f"*{tenant}*"],
-                prompts=[f"*{tenant}*"],
-                resources=[f"back://*{tenant}*"],
-                only=(Condition(tenant=(tenant,)),),
-            )
-            for tenant in tenants
-        ]
-    )
-
-    async def main() -> None:
-        async with stood(side, server, rules) as host:
-            clients = []
-            async with trio.open_nursery() as nursery:
-                for number, tenant in enumerate(tenants):
-                    caller = Caller(principal=f"p{number % 2}", tenant=tenant)
-                    clients.append(await nursery.start(hold, host, caller))
-                for who, whose, use in asked:
-                    await ask(clients[who], tenants[who], tenants[whose], use)
-                nursery.cancel_scope.cancel()
-
-    async def hold(host: Host, caller: Caller, task_status: trio.TaskStatus[Peer]) -> None:
-        async with peer(host, revision, principal=caller) as client:
-            task_status.started(client)
-            await trio.sleep_forever()
-
-    async def ask(client: Peer, own: str, whose: str, use: str) -> None:
-        method, params = USES[use](f"tool-{whose}")
-        frames = [await raw_answer(client, method, params)]
-        frames += [
-            await raw_answer(client, one, {})
-            for one in ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
-        ]
-        if own == whose:
-            assert own.encode() in frames[0] or use == "template completion"
-        else:  # what the client said itself comes back in an error
-            frames[0] = frames[0].replace(f"tool-{whose}".encode(), b"")
-        for other in tenants:
-            assert other == own or not any(other.encode() in frame for frame in frames)
-        for frame in frames[1:]:
-            assert own.encode() in frame
-            assert b'"public"' not in frame
-
-    trio.run(main)
-
-
-# Quotas.
-
-
-@SIDES
-@ERAS
-async def test_a_quota_refuses_with_the_seconds_to_wait(
-    side: Side, revision: Revision, autojump_clock: trio.testing.MockClock
-) -> None:
-    async with (
-        stood(side, made()) as host,
-        peer(host, revision, principal=BOB) as client,
-        peer(host, revision, principal=ALICE) as other,
-    ):
-        host.quotas = Quotas(QuotaSettings(principal=Rate(2, 10), tools={"wr*": Rate(1, 100)}))
-        assert [await outcome(client, *USES["tool"]("read")) for _ in range(2)] == ["fine", "fine"]
-        with pytest.raises(Refusal, match="quota of this principal: more than 2 in 10 s") as caught:
-            await client.request("tools/list")
-        assert caught.value.code == OVERLOADED
-        assert caught.value.data == {"retryAfter": 3}
-        assert await outcome(other, *USES["tool"]("write")) == "fine"
-        await trio.sleep(3)
-        with pytest.raises(Refusal, match="quota of this tool"):
-            await client.request("tools/call", name="wrote", arguments={})
-        assert await outcome(client, *USES["tool"]("read")) == "fine"

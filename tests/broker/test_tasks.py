@@ -9,8 +9,6 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.broker import tasks
-from callboard.actors.rules import AccessRules, Rule
-from callboard.codecs.caller import Caller
 from callboard.codecs.revisions import MODERN, Revision, meta
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
 from callboard.config import Remote
@@ -493,19 +491,3 @@ async def test_the_reference_servers_research_is_a_task_to_who_knows_tasks_and_a
             nursery.start_soon(as_task)
             for revision in (R3, R4, R5):
                 nursery.start_soon(as_call, revision)
-
-
-async def test_a_task_of_a_tool_that_became_hidden_is_unknown(autojump_clock: MockClock) -> None:
-    back = back_with_tasks()
-    ada = Caller(principal="ada", tenant="acme")
-    async with brokered(back.ways) as host, peer(host, R4, principal=ada) as client:
-        _, task = await create(client, back)
-        host.rules = AccessRules([Rule(tools=["book"], deny=True)])
-        for method in ("tasks/get", "tasks/result", "tasks/cancel"):
-            with pytest.raises(Refusal, match="Unknown task"):
-                await client.request(method, taskId=task["taskId"])
-        host.rules = AccessRules([Rule(tools=["book"], needs=["x"])])
-        with pytest.raises(Refusal, match="the token needs these scopes: x"):
-            await client.request("tasks/get", taskId=task["taskId"])
-        host.rules = None
-        assert (await stand(client, back, task))["status"] == "working"
