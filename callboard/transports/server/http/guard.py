@@ -156,9 +156,10 @@ class Guard:
 
     def _url_of(self, head: Head) -> str:
         """The address that a client means, as it knows it."""
-        if self.resource is None or head.path == _ENDPOINT:
-            return "" if self.resource is None else self.resource.url
-        return self.resource.origin + head.path.decode("latin-1")
+        resource = self.resource
+        if resource is None:
+            return ""
+        return resource.url if head.path == _ENDPOINT else resource.origin + head.path.decode("latin-1")
 
     def _warn(self, head: Head) -> None:
         if not self._has_warned and b"access_token=" in head.target:
