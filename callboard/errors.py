@@ -154,6 +154,16 @@ class RequestFailed(CallboardError):
     """As that of a `PeerError`."""
 
 
+class UrlRequired(RequestFailed):
+    """The user has to open web pages before the request can be served: *data* names them (2025-11-25)."""
+
+    code = URL_ELICITATION_REQUIRED
+
+    def __init__(self, message: str, data: object) -> None:
+        super().__init__(message)
+        self.data = data
+
+
 class HandlerFailed(RequestFailed):
     """A handler raised an exception that is not for the client. The log has its text."""
 
@@ -323,6 +333,13 @@ class HttpRefused(RequestFailed):
         self.brief = f"HTTP {status}"
         self.status = status
         self.error = error
+
+
+class TaskCancelled(RequestFailed):
+    """A task was cancelled before it had a result."""
+
+    def __init__(self) -> None:
+        super().__init__("the task was cancelled")
 
 
 class BadAnswer(RequestFailed):

@@ -61,6 +61,7 @@ class Caller:
 
     @property
     def is_anonymous(self) -> bool:
+        """Whether the client was not authenticated."""
         return self.key == ANYBODY
 
 

@@ -7,8 +7,9 @@ id of a session) carries the worker that made it, its *home*, sealed: a forged o
 import hashlib
 import math
 import os
+import secrets
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -32,6 +33,26 @@ def chosen_home(key: bytes, living: Iterable[bytes]) -> bytes:
     """The one of the *living* that *key* belongs to. All workers that know of the same ones choose the same one, and
     when one ends, only what belonged to it moves (highest random weight)."""
     return max(living, key=lambda name: hashlib.blake2s(key, key=name, digest_size=8).digest())
+
+
+class Names(Protocol):
+    """Makes names that clients hold."""
+
+    def new(self, principal: str) -> str:
+        """A name of something that lives here and is *principal*'s."""
+
+    def home_of(self, name: str, principal: str) -> bytes | None:
+        """The worker that made *name*; None if it is forged, torn, or another principal's."""
+
+
+class LocalNames:
+    """The names of a server in one process: all of them lead here."""
+
+    def new(self, _: str) -> str:
+        return secrets.token_hex(24)  # no hyphen at its start: a shell user types it after a command
+
+    def home_of(self, _: str, __: str) -> bytes | None:
+        return None
 
 
 @attrs.define(eq=False)

@@ -11,6 +11,10 @@ import attrs
 from callboard.codecs.pieces import Pieces
 from callboard.errors import FrameTooLarge
 
+MAX_ANSWER: Final = 24 * 1024 * 1024
+"""Largest response, in bytes: a file of 16 MiB, as a skill may have one, is 22.4 MiB in Base64. What is larger than
+8 MiB must be little else than that: see `json_scan.check_large`."""
+
 MAX_FRAME: Final = 4 * 1024 * 1024
 """Largest accepted frame, in bytes. Same as the reference SDK's HTTP body limit."""
 

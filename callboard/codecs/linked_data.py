@@ -1,8 +1,9 @@
 """Messages as linked data: JSON <-> JSON-LD <-> RDF, in the vocabulary of the OGC's annotated schema.
 
-A member `k` is the predicate `mcp:k`, an object is a blank node, a scalar is a typed literal. RDF knows no order, no
-null and no empty array, so the rule is: **a value is written plainly if it would be read back as it was**, and
-otherwise it is kept whole as an `rdf:JSON` literal. What fits neither is refused; nothing is changed silently.
+A member `k` is the predicate `mcp:k`, an object is a blank node, a scalar is a typed literal. An array of objects is
+one node for each, with its position and, where the protocol has a name for it, its type. RDF knows no order, no null
+and no empty array, so the rule is: **a value is written plainly if it would be read back as it was**, and otherwise it
+is kept whole as an `rdf:JSON` literal. What fits neither is refused.
 
 Needs the extra `rdf`. The context is carried here and never fetched. rdflib reads and writes some 20,000 statements a
 second: this is for tools and archives, or for a thread, not for the event loop.
@@ -12,6 +13,7 @@ import io
 import json
 import math
 import re
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -45,6 +47,29 @@ ALWAYS_ARRAYS: Final = frozenset(
 )
 """Members that are an array wherever a revision has them: one value is read as an array of one."""
 
+TYPES: Final = {
+    ".params.tools": "Tool",
+    ".result.content": "ContentBlock",
+    ".result.contents": "ResourceContents",
+    ".result.messages": "PromptMessage",
+    ".result.prompts": "Prompt",
+    ".result.prompts.arguments": "PromptArgument",
+    ".result.resourceTemplates": "ResourceTemplate",
+    ".result.resources": "Resource",
+    ".result.roots": "Root",
+    ".result.tools": "Tool",
+}
+"""Where a message has arrays of things with a name in the protocol: each gets it as its type. The same member
+elsewhere may be an object, as `tools` is in capabilities."""
+
+POSITION: Final = "https://schema.org/position"
+"""The place of an object in its array, counted from 1."""
+
+_ONE_CONTENT: Final = frozenset({"action", "model", "role"})
+"""Members of a result whose `content` may be one object: an answer to elicitation or sampling."""
+
+_TYPE_NAMES: Final = frozenset({*TYPES.values(), *(f"mcp:{name}" for name in TYPES.values())})
+
 # A name with a colon would be an IRI of its own, with an @ a keyword; other signs cannot stand in an IRI at all.
 _NAME: Final = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_$./-]*")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
@@ -60,7 +85,7 @@ def to_jsonld(message: dict[str, Any]) -> dict[str, Any]:
     """
     if not all(map(_is_name, message)):
         raise InvalidRequest("a member's name cannot be written as a predicate")
-    return {"@context": CONTEXT_URL, **_marked_members(message)}
+    return {"@context": CONTEXT_URL, **_marked_members(message, "")}
 
 
 def from_jsonld(document: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +96,7 @@ def from_jsonld(document: dict[str, Any]) -> dict[str, Any]:
     members = dict(document)
     if members.pop("@context", None) not in (CONTEXT_URL, CONTEXT):
         raise InvalidRequest("unknown context")
-    message: dict[str, Any] = _unmarked(members, MAX_DEPTH)
+    message: dict[str, Any] = _unmarked_members(members, "", MAX_DEPTH)
     return message
 
 
@@ -79,24 +104,30 @@ def to_graph(message: dict[str, Any]) -> "Graph":
     """Return the graph that the JSON-LD form of *message* denotes."""
     from rdflib import BNode, Graph
 
-    graph, root = Graph(), BNode()
+    graph = Graph()
+    describe(graph, BNode(), message)
+    return graph
+
+
+def describe(graph: "Graph", node: "Node", message: dict[str, Any]) -> None:
+    """Add to *graph* what *message* says, as *node*."""
     graph.bind("mcp", VOCABULARY)
     document = to_jsonld(message)
     del document["@context"]
-    _describe(graph, root, document)
-    return graph
+    _describe(graph, node, document)
 
 
 def from_graph(graph: "Graph") -> dict[str, Any]:
     """Return the message that *graph* describes.
 
-    Raises `InvalidRequest` if it is not one tree of our vocabulary, or if order was lost in it.
+    Several values are an array: by their positions, or, where others wrote them without, in the order of their
+    canonical JSON. Raises `InvalidRequest` if it is not one tree of our vocabulary.
     """
     roots = set(graph.subjects()) - set(graph.objects())
     if len(roots) != 1:
         raise InvalidRequest(f"expected a graph with one root, got {len(roots)}")
     (root,) = roots
-    reader = _Reader(graph)
+    reader = GraphReader(graph)
     message = reader.node(root)
     if set(graph.subjects()) - reader.seen:
         raise InvalidRequest("the graph has nodes that are not reachable from the root")
@@ -105,6 +136,11 @@ def from_graph(graph: "Graph") -> dict[str, Any]:
 
 def to_turtle(message: dict[str, Any]) -> str:
     """Return *message* in Turtle."""
+    return write_turtle(to_graph(message))
+
+
+def write_turtle(graph: "Graph") -> str:
+    """Return *graph* in Turtle, with every digit of its numbers."""
     from rdflib import XSD, Literal
     from rdflib.plugins.serializers.turtle import TurtleSerializer
 
@@ -119,12 +155,17 @@ def to_turtle(message: dict[str, Any]) -> str:
             return text
 
     stream = io.BytesIO()
-    ExactSerializer(to_graph(message)).serialize(stream, encoding="utf-8")
+    ExactSerializer(graph).serialize(stream, encoding="utf-8")
     return stream.getvalue().decode()
 
 
 def from_turtle(text: str) -> dict[str, Any]:
     """Return the message that *text* describes. Raises `ParseError` or `InvalidRequest`."""
+    return from_graph(read_turtle(text))
+
+
+def read_turtle(text: str) -> "Graph":
+    """Return the graph that *text* describes. Raises `ParseError`."""
     from rdflib import Graph
 
     graph = Graph()
@@ -132,7 +173,7 @@ def from_turtle(text: str) -> dict[str, Any]:
         graph.parse(data=text, format="turtle")
     except Exception as error:  # rdflib's parser lets any exception of its own through
         raise ParseError(f"not Turtle: {type(error).__name__}") from None
-    return from_graph(graph)
+    return graph
 
 
 def _is_name(name: str) -> bool:
@@ -140,17 +181,28 @@ def _is_name(name: str) -> bool:
     return name not in CONTEXT and _NAME.fullmatch(name) is not None
 
 
-def _marked_members(members: dict[str, Any]) -> dict[str, Any]:
-    return {name: _marked(name, value) for name, value in members.items()}
+def _is_array(name: str, place: str, siblings: Collection[str]) -> bool:
+    """Whether a single value there is read as an array of one."""
+    if place == ".result.content":
+        return _ONE_CONTENT.isdisjoint(siblings)
+    return place in TYPES or name in ALWAYS_ARRAYS
 
 
-def _marked(name: str, value: Any) -> Any:
+def _marked_members(members: dict[str, Any], place: str) -> dict[str, Any]:
+    return {name: _marked(name, value, f"{place}.{name}", members) for name, value in members.items()}
+
+
+def _marked(name: str, value: Any, place: str, siblings: Collection[str]) -> Any:
     """The JSON-LD form of a member: as it is, if it is read back so; else marked as JSON."""
-    if name in ALWAYS_ARRAYS:
-        if isinstance(value, list) and len(value) == 1 and _is_plain(value[0]):
-            return [_plain(value[0])]
-    elif _is_plain(value):
-        return _plain(value)
+    if isinstance(value, list):
+        kind = TYPES.get(place)
+        if kind is None and name in ALWAYS_ARRAYS and len(value) == 1 and _is_plain(value[0]):
+            return [_plain(value[0], place)]
+        if value and all(isinstance(one, dict) and _is_plain(one) for one in value):
+            head = {} if kind is None else {"@type": kind}
+            return [{**head, POSITION: at, **_marked_members(one, place)} for at, one in enumerate(value, 1)]
+    elif not _is_array(name, place, siblings) and _is_plain(value):
+        return _plain(value, place)
     return {"@type": "@json", "@value": value}
 
 
@@ -165,75 +217,140 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, float)
 
 
-def _plain(value: Any) -> Any:
-    return _marked_members(value) if isinstance(value, dict) else value
+def _plain(value: Any, place: str) -> Any:
+    return _marked_members(value, place) if isinstance(value, dict) else value
 
 
-def _unmarked(value: Any, depth: int) -> Any:
+def _unmarked_members(members: dict[str, Any], place: str, depth: int) -> dict[str, Any]:
     if not depth:
+        raise InvalidRequest(_TOO_DEEP)
+    found = {}
+    for name, value in members.items():
+        if name == POSITION or (name == "@type" and isinstance(value, str) and value in _TYPE_NAMES):
+            continue
+        if name.startswith("@"):
+            raise InvalidRequest("unsupported JSON-LD keyword")
+        found[name] = _unmarked(name, value, f"{place}.{name}", members, depth - 1)
+    return found
+
+
+def _unmarked(name: str, value: Any, place: str, siblings: Collection[str], depth: int) -> Any:
+    match value:
+        case {"@type": "@json", "@value": inner, **rest} if not rest:
+            return inner
+        case list():
+            at = _in_order([one.get(POSITION) if isinstance(one, dict) else None for one in value])
+            return [_unmarked_one(value[index], place, depth - 1) for index in at or range(len(value))]
+        case {"https://schema.org/position": _}:
+            return [_unmarked_one(value, place, depth - 1)]
+    if _is_array(name, place, siblings):
+        return [_unmarked_one(value, place, depth - 1)]
+    return _unmarked_one(value, place, depth)
+
+
+def _unmarked_one(value: Any, place: str, depth: int) -> Any:
+    if depth < 0:
         raise InvalidRequest(_TOO_DEEP)
     match value:
         case {"@type": "@json", "@value": inner, **rest} if not rest:
             return inner
         case dict():
-            if any(name.startswith("@") for name in value):
-                raise InvalidRequest("unsupported JSON-LD keyword")
-            return {name: _unmarked(inner, depth - 1) for name, inner in value.items()}
+            return _unmarked_members(value, place, depth)
         case list():
-            return [_unmarked(inner, depth - 1) for inner in value]
+            return [_unmarked_one(inner, place, depth - 1) for inner in value]
     return value
+
+
+def _in_order(positions: Sequence[Any]) -> list[int] | None:
+    """The indexes of values by their *positions*; None if they have none."""
+    if all(position is None for position in positions):
+        return None
+    if any(type(position) is not int for position in positions) or len({*positions}) < len(positions):
+        raise InvalidRequest("the values of an array have no position, or one twice")
+    return sorted(range(len(positions)), key=positions.__getitem__)
 
 
 def _describe(graph: "Graph", node: "Node", members: dict[str, Any]) -> None:
     from rdflib import RDF, BNode, Literal, URIRef
 
     for name, value in members.items():
-        (inner,) = value if isinstance(value, list) else (value,)
-        match inner:
-            case {"@type": "@json", "@value": whole}:
-                # JSON-LD asks for sorted keys, so that equal values are equal literals.
-                text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-                object_: Node = Literal(text, datatype=RDF.JSON, normalize=False)
-            case dict():
-                object_ = BNode()
-                _describe(graph, object_, inner)
-            case _:
-                object_ = Literal(inner)
-        graph.add((node, URIRef(VOCABULARY + name), object_))
+        if name == "@type":
+            graph.add((node, RDF.type, URIRef(VOCABULARY + value)))
+            continue
+        predicate = URIRef(name if name == POSITION else VOCABULARY + name)
+        for inner in value if isinstance(value, list) else (value,):
+            match inner:
+                case {"@type": "@json", "@value": whole}:
+                    # JSON-LD asks for sorted keys, so that equal values are equal literals.
+                    object_: Node = Literal(_text(whole), datatype=RDF.JSON, normalize=False)
+                case dict():
+                    object_ = BNode()
+                    _describe(graph, object_, inner)
+                case _:
+                    object_ = Literal(inner)
+            graph.add((node, predicate, object_))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 @attrs.frozen
-class _Reader:
+class GraphReader:
     """A graph, and which of its nodes have been read: each belongs in one place."""
 
     graph: "Graph"
     seen: "set[Node]" = attrs.field(factory=set)
 
-    def node(self, node: "Node", depth: int = MAX_DEPTH) -> dict[str, Any]:
-        from rdflib import BNode
+    def node(self, node: "Node", place: str = "", depth: int = MAX_DEPTH) -> dict[str, Any]:
+        """What is said of *node*. Raises `InvalidRequest`."""
+        from rdflib import RDF, BNode
 
-        if not depth:
+        if depth <= 0:
             raise InvalidRequest(_TOO_DEEP)
         if node in self.seen or not isinstance(node, BNode):
             raise InvalidRequest("a blank node is used more than once")
         self.seen.add(node)
-        members: dict[str, Any] = {}
+        values: dict[str, list[Node]] = {}
         for predicate, object_ in self.graph.predicate_objects(node):
+            if str(predicate) == POSITION or (predicate == RDF.type and str(object_).startswith(VOCABULARY)):
+                continue
             name = str(predicate).removeprefix(VOCABULARY)
             if name == str(predicate) or not _is_name(name):
                 raise InvalidRequest("predicate of an unknown vocabulary")
-            if name in members:
-                raise InvalidRequest(f"{name}: the order of several values was lost")
-            members[name] = self.member(name, object_, depth - 1)
-        return members
+            values.setdefault(name, []).append(object_)
+        return {name: self._member(name, found, f"{place}.{name}", values, depth - 1) for name, found in values.items()}
 
-    def member(self, name: str, object_: "Node", depth: int) -> Any:
+    def _member(self, name: str, found: "list[Node]", place: str, siblings: Collection[str], depth: int) -> Any:
         from rdflib import RDF, Literal
 
-        if isinstance(object_, Literal) and object_.datatype == RDF.JSON:
-            return _read_json(str(object_))
-        value = _read_literal(object_) if isinstance(object_, Literal) else self.node(object_, depth)
-        return [value] if name in ALWAYS_ARRAYS else value
+        first = found[0]
+        if len(found) == 1 and isinstance(first, Literal) and first.datatype == RDF.JSON:
+            return _read_json(str(first))
+        positions = [self._position(one) for one in found]
+        at = _in_order(positions)
+        if len(found) == 1 and at is None and not _is_array(name, place, siblings):
+            return self._value(first, place, depth)
+        values = [self._value(one, place, depth - 1) for one in found]
+        return sorted(values, key=_text) if at is None else [values[index] for index in at]
+
+    def _position(self, object_: "Node") -> Any:
+        from rdflib import Literal, URIRef
+
+        if isinstance(object_, Literal):
+            return None
+        found = list(self.graph.objects(object_, URIRef(POSITION)))
+        if not found:
+            return None
+        first = found[0]
+        return _read_literal(first) if len(found) == 1 and isinstance(first, Literal) else ""  # no position at all
+
+    def _value(self, object_: "Node", place: str, depth: int) -> Any:
+        from rdflib import RDF, Literal
+
+        if not isinstance(object_, Literal):
+            return self.node(object_, place, depth)
+        return _read_json(str(object_)) if object_.datatype == RDF.JSON else _read_literal(object_)
 
 
 def _read_literal(literal: Any) -> Any:
@@ -245,6 +362,15 @@ def _read_literal(literal: Any) -> Any:
     if literal.language or type(value) is not kind or (isinstance(value, float) and not math.isfinite(value)):
         raise InvalidRequest("literal without an equivalent in JSON")
     return value
+
+
+def read_json_literal(literal: "Node") -> Any:
+    """The value of an `rdf:JSON` literal. Raises `InvalidRequest` for another one, and `ParseError`."""
+    from rdflib import RDF, Literal
+
+    if not isinstance(literal, Literal) or literal.datatype != RDF.JSON:
+        raise InvalidRequest("expected an rdf:JSON literal")
+    return _read_json(str(literal))
 
 
 def _read_json(text: str) -> Any:

@@ -103,3 +103,8 @@ def _member(members: Members, key: str, reader: msgspec.json.Decoder[_T]) -> _T 
         return reader.decode(raw)
     except msgspec.ValidationError as error:
         raise InvalidParams(f'"{key}": {error}') from None
+
+
+def text_member(members: Members, key: str) -> str | None:
+    """A member that is a text. Raises `InvalidParams` for one that is not."""
+    return _member(members, key, _STRING)

@@ -15,7 +15,10 @@ import attrs
 import msgspec
 from msgspec import Raw
 
+from callboard.codecs.bridge.apps import SCHEME as UI_SCHEME
+from callboard.codecs.bridge.apps import uris_of
 from callboard.codecs.bridge.definitions import MAX_DESCRIPTION, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, digest_of
+from callboard.codecs.bridge.hidden import HiddenArguments
 from callboard.codecs.bridge.input_schema import mend_input_schema, mend_schema, without_nulls
 from callboard.codecs.bridge.names import hides_text, problem_with
 from callboard.codecs.json_scan import check_value
@@ -83,6 +86,15 @@ class Definition:
     digest: str = ""
     """Of a tool: what it is pinned by."""
     headers: HeaderMap = NO_HEADERS
+    """The arguments that clients repeat in HTTP headers."""
+    back_headers: HeaderMap | None = None
+    """Those that the backend wants repeated; None if they are the same."""
+    hidden: HiddenArguments | None = None
+    """Of a tool: the arguments that clients are not shown, if there are any."""
+    withheld: str = ""
+    """Why clients are not shown it, if they are not."""
+    ui: tuple[str, ...] = ()
+    """The `ui://` URIs that it is about: those that a tool names, or a resource's own."""
     is_matchable: bool = False
     """Of a template: whether URIs can be matched with it."""
     flags: tuple[str, ...] = ()
@@ -189,10 +201,17 @@ def _checked(kind: Kind, data: bytes, without: Sequence[str]) -> Definition:
         write_members(shown) if others else data,
         digest=digest_of(members) if kind is TOOLS else "",
         headers=HeaderMap.compile(mended["inputSchema"]) if may_mirror else NO_HEADERS,
+        ui=_ui_of(kind, name, mended),
         is_matchable=kind is TEMPLATES and UriTemplate.parse(name).unmatchable is None,
         flags=tuple(flags),
         mended=tuple(key for key in others if key not in without),
     )
+
+
+def _ui_of(kind: Kind, name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
+    if kind is TOOLS:
+        return tuple(uri for uri in uris_of(found.get("_meta")) if len(uri) <= MAX_URI)
+    return (name,) if kind is RESOURCES and name.startswith(UI_SCHEME) else ()
 
 
 def _key_of(kind: Kind, found: Mapping[str, Any]) -> str:

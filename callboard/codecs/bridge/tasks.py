@@ -8,16 +8,20 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from callboard.codecs.bridge.shapes import UnfitResult
-from callboard.codecs.envelope import ErrorResponse, ResultResponse
+from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.members import Members, raw, read_members, write_members
 from callboard.codecs.revisions import Model, Revision, ServerCapabilities, declares, meta
-from callboard.errors import PeerError
+from callboard.codecs.tasks import TaskId
+from callboard.errors import MISSING_CLIENT_CAPABILITY, PeerError
 
 TASK_METHODS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 """Methods for a task. `tasks/list` is not offered: it would need a request to every backend."""
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The tasks of 2026-07-28: another protocol, which is not offered here."""
+
+ABOUT_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Methods of it that name a task: they go where the task is."""
 
 OF_THE_EXTENSION: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel", "subscriptions/listen"})
 """Methods that belong to it, the last one if it names tasks."""
@@ -35,10 +39,34 @@ def needs_extension(method: str, params: Members) -> bool:
         return False
 
 
+class _Chosen(msgspec.Struct):
+    task_ids: list[str] = msgspec.field(name="taskIds", default_factory=list)
+
+
+class _Naming(msgspec.Struct):
+    """The members of params that name tasks: those of a request about one, or of a subscription."""
+
+    task_id: str | None = msgspec.field(name="taskId", default=None)
+    notifications: _Chosen = msgspec.field(default_factory=_Chosen)
+
+
+_READ_NAMING: Final = msgspec.json.Decoder(_Naming)
+
+
+def tasks_in(request: Request) -> list[str]:
+    """The tasks that a request names; none if that cannot be read."""
+    found = {name: request.members[name] for name in ("taskId", "notifications") if name in request.members}
+    try:
+        said = _READ_NAMING.decode(write_members(found))
+    except msgspec.MsgspecError:
+        return []
+    return said.notifications.task_ids if said.task_id is None else [said.task_id]
+
+
 class TaskStanding(msgspec.Struct, frozen=True, rename="camel"):
     """State of a task, as far as the broker needs it. Times are in milliseconds; no *ttl* means no limit."""
 
-    task_id: str
+    task_id: TaskId
     status: Literal["working", "input_required", "completed", "failed", "cancelled"]
     ttl: float | None = None
     poll_interval: float | None = None
@@ -57,6 +85,38 @@ _READ_RELATED: Final = msgspec.json.Decoder(_Related)
 def runs_tasks(revision: Revision, capabilities: ServerCapabilities) -> bool:
     """Whether a server takes tool calls that are to run as tasks."""
     return revision.dialect.has_tasks and declares(capabilities, "tasks.requests.tools.call")
+
+
+def has_task_extension(revision: Revision, capabilities: ServerCapabilities) -> bool:
+    """Whether a modern server may answer calls by tasks."""
+    extensions = capabilities.extensions
+    return revision.dialect.has_extensions and extensions is not UNSET and EXTENSION in extensions
+
+
+class _Required(msgspec.Struct):
+    extensions: dict[str, Any] = {}
+
+
+class _Missing(msgspec.Struct):
+    required: _Required = msgspec.field(name="requiredCapabilities", default_factory=_Required)
+
+
+_READ_MISSING: Final = msgspec.json.Decoder(_Missing)
+
+
+def is_task_missing(code: int, data: object) -> bool:
+    """Whether an error says that a call is taken only as a task of the extension."""
+    if code != MISSING_CLIENT_CAPABILITY or not isinstance(data, Raw):
+        return False
+    try:
+        return EXTENSION in _READ_MISSING.decode(data).required.extensions
+    except msgspec.MsgspecError:
+        return False
+
+
+def wants_tasks(error: ErrorResponse) -> bool:
+    """Whether a server refuses a call because its client does not declare tasks."""
+    return is_task_missing(error.code, error.data)
 
 
 def must_defer(definition: Members) -> bool:

@@ -33,6 +33,22 @@ def refused_header(name: str) -> str:
     return ""
 
 
+def header_names(names: Collection[str]) -> tuple[bytes, ...]:
+    """The names of headers that a server's own handlers read, as they are compared.
+
+    Raises ValueError for what is no name, for a credential, and for too many.
+    """
+    found = tuple(sorted({name.lower() for name in names}))
+    for name in found:
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"invalid header name {name[:200]!r}")
+        if "authorization" in name or "cookie" in name or name == "dpop":
+            raise ValueError(f"the header {name} is a credential: use ctx.caller, which says what it grants")
+    if len(found) > MAX_PASSED:
+        raise ValueError(f"at most {MAX_PASSED} headers can be read")
+    return tuple(name.encode() for name in found)
+
+
 def passed_of(head: Head, names: Collection[bytes]) -> HeaderList:
     """The headers of *head* that have one of these *names*: each once, and not too much of them."""
     found: list[tuple[bytes, bytes]] = []

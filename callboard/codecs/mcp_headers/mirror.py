@@ -34,6 +34,10 @@ MIRRORED_NAME: Final = {
 }
 """The member of `params` that `Mcp-Name` repeats, by method. Other methods have no such header."""
 
+_MAY_LACK: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Methods whose `Mcp-Name` may be absent: clients of the official Python SDK do not send it with methods of extensions.
+One that is there must agree with the body."""
+
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 Received: TypeAlias = Mapping[bytes, bytes]
 
@@ -107,7 +111,9 @@ def check_version(received: Received, version: str | None) -> None:
 def check_method(received: Received, method: str, name: str | None) -> None:
     """`Mcp-Method` must equal the method, and `Mcp-Name` the *name* that the method mirrors, if any."""
     _check_literal(received, _METHOD, method)
-    if name is not None and decode_value(_required(received, _NAME)) != name:
+    if name is None or (method in _MAY_LACK and _NAME not in received):
+        return
+    if decode_value(_required(received, _NAME)) != name:
         raise HeaderMismatch(f"Header mismatch: {_shown(_NAME)} differs from the body")
 
 

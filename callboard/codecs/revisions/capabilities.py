@@ -1,4 +1,7 @@
-"""Capabilities of either side. Open sets in every revision: what is not known here waits in `extra`."""
+"""Capabilities of either side. Open sets in every revision: what is not known here waits in `extra`.
+
+The schemas have `extensions` from 2026-07-28 on; clients and servers name them in `initialize` of older revisions too.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -13,7 +16,7 @@ from callboard.codecs.revisions.model import (
     since,
     until,
 )
-from callboard.codecs.revisions.revision import R2, R3, R4, R5, Revisions
+from callboard.codecs.revisions.revision import R2, R3, R4, Revisions
 
 
 @model(kw_only=True)
@@ -122,7 +125,7 @@ class ClientCapabilities(Model):
     sampling: SamplingCapability | UnsetType = UNSET
     elicitation: ElicitationCapability | UnsetType = since(R3)
     tasks: ClientTasksCapability | UnsetType = only(R4)
-    extensions: Mapping[str, JSONObject] | UnsetType = since(R5)
+    extensions: Mapping[str, JSONObject] | UnsetType = UNSET
 
 
 @model(kw_only=True)
@@ -136,7 +139,7 @@ class ServerCapabilities(Model):
     resources: ResourcesCapability | UnsetType = UNSET
     tools: ListChangedCapability | UnsetType = UNSET
     tasks: ServerTasksCapability | UnsetType = only(R4)
-    extensions: Mapping[str, JSONObject] | UnsetType = since(R5)
+    extensions: Mapping[str, JSONObject] | UnsetType = UNSET
 
 
 def declares(capabilities: Model, path: str) -> bool:

@@ -46,6 +46,8 @@ class Dialect:
     """A URL elicitation has an id, and a notification says when it is complete."""
     samples_many_blocks: bool
     """A sampling message may have an array of content blocks; else it has one block."""
+    declares_sampling_context: bool
+    """A client that adds context of its servers to a sampling request declares `sampling.context`."""
 
     # How HTTP is used.
     cancelled_by_close: bool
@@ -93,6 +95,7 @@ _2024_11_05: Final = Dialect(
     has_elicitation_modes=False,
     has_elicitation_ids=False,
     samples_many_blocks=False,
+    declares_sampling_context=False,
     cancelled_by_close=False,
     versioned_header=False,
     mirrors_headers=False,
@@ -131,6 +134,7 @@ _2025_11_25: Final = attrs.evolve(
     has_elicitation_modes=True,
     has_elicitation_ids=True,
     samples_many_blocks=True,
+    declares_sampling_context=True,
     polls_streams=True,
 )
 

@@ -64,6 +64,8 @@ class Method:
     needs: tuple[Capability, ...] = ()
     may_ask: Revisions = NONE
     may_defer: Revisions = NONE
+    extension: str | None = None
+    """The extension that a modern client must declare to use it, if there is one."""
 
     @property
     def is_request(self) -> bool:

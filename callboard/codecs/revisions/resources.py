@@ -55,6 +55,8 @@ class ResourceContents(Model):
 
 @model(kw_only=True)
 class TextResourceContents(ResourceContents):
+    """Text."""
+
     marks: ClassVar[tuple[str, ...]] = ("text",)
 
     text: str

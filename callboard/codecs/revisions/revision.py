@@ -33,6 +33,7 @@ class Revision(enum.StrEnum):
 
     @property
     def era(self) -> Era:
+        """Modern since 2026-07-28; legacy revisions have sessions."""
         return Era.LEGACY if self.dialect.has_sessions else Era.MODERN
 
 

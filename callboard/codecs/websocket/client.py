@@ -9,12 +9,26 @@ import attrs
 import msgspec
 
 from callboard.codecs.http.response_parser import AnswerHead
-from callboard.codecs.websocket.handshake import RECEIVED, SESSION, SUBPROTOCOL, VERSION, accept_token
+from callboard.codecs.websocket.handshake import (
+    GRACE,
+    RECEIVED,
+    RESUMABLE,
+    SESSION,
+    SUBPROTOCOL,
+    VERSION,
+    accept_token,
+)
 from callboard.codecs.websocket.masking import masked
 from callboard.errors import BadAnswer
 
 SESSION_KEY: Final = "dev.callboard/session"
 """The member of `_meta` in which the result of `initialize` says how to come back."""
+
+ASKING: Final = ((RESUMABLE, b"1"),)
+"""The header of a client that wants to come back if its socket drops, in any era."""
+
+RESUMABLE_FROM_HERE: Final = "notifications/dev.callboard/resumable"
+"""First message of a server to a client that asked for that. It is not counted."""
 
 RESUMED: Final = "notifications/dev.callboard/resumed"
 """First message of a server to a client that resumes. It is not counted."""
@@ -23,6 +37,7 @@ _IS_MASKED: Final = 0x80
 _SIZES: Final = {126: 4, 127: 10}
 _NUMBER: Final = re.compile(rb"[0-9]{1,15}")
 _VISIBLE: Final = re.compile(r"[!-~]{1,256}")
+_FIRST_WORD: Final = b"notifications/dev.callboard/resum"
 _READ = msgspec.json.Decoder()
 
 
@@ -83,15 +98,25 @@ def read_ticket(frame: bytes) -> ResumeTicket | None:
     return None if session is None or not grace > 0 else ResumeTicket(session[0], grace)
 
 
-def is_resumption(frame: bytes) -> bool:
-    """Whether it is what a server says to a client that came back."""
-    if RESUMED.encode() not in frame:
+def offered_ticket(head: AnswerHead) -> ResumeTicket | None:
+    """How to come back to a connection of any era, if the server lets its client; None if it does not."""
+    session = _VISIBLE.fullmatch((head.get(SESSION) or b"").decode("latin-1"))
+    try:
+        grace = float(head.get(GRACE) or b"0")
+    except ValueError:
+        return None
+    return None if session is None or not grace > 0 else ResumeTicket(session[0], grace)
+
+
+def is_first_word(frame: bytes) -> bool:
+    """Whether it is what a server says to a client that may come back, or that came back."""
+    if _FIRST_WORD not in frame:
         return False
     try:
         said: Any = _READ.decode(frame)
     except msgspec.MsgspecError:
         return False
-    return isinstance(said, dict) and said.get("method") == RESUMED
+    return isinstance(said, dict) and said.get("method") in (RESUMED, RESUMABLE_FROM_HERE)
 
 
 def mask(frame: bytes, key: bytes) -> bytes:

@@ -21,10 +21,13 @@ SUBPROTOCOL: Final = b"mcp"
 VERSION: Final = b"13"
 SESSION: Final = b"mcp-session-id"
 RECEIVED: Final = b"mcp-received"
+RESUMABLE: Final = b"mcp-resumable"
+GRACE: Final = b"mcp-grace"
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 section 1.3
 _AUTH: Final = b"mcp.auth."
 _IN_SUBPROTOCOL: Final = {SESSION: b"mcp.session.", RECEIVED: b"mcp.received."}
+_RESUMABLE: Final = b"mcp.resumable"
 _BEARER: Final = b"bearer "
 _BASE64URL: Final = re.compile(rb"[A-Za-z0-9_-]+")
 _NUMBER: Final = re.compile(rb"[0-9]{1,15}")
@@ -41,6 +44,8 @@ class Handshake:
     """The session to go on with, if there was one."""
     received: int = 0
     """How many of its messages the client has."""
+    is_resumable: bool = False
+    """Whether the client wants to come back, in any era: then everything on the connection counts."""
 
 
 def accept_token(key: bytes) -> bytes:
@@ -67,6 +72,7 @@ def read_handshake(head: Head) -> Handshake:
         _read_token(head.get(b"authorization"), _in_subprotocols(offered, _AUTH)),
         None if session is None else session.decode("latin-1"),
         _read_number(received),
+        _RESUMABLE in offered or _only(head, RESUMABLE) == b"1",
     )
 
 

@@ -16,9 +16,8 @@ class ReplayBuffer:
     budget: ReplayBudget | None = None
     """The shared budget of all sessions, if there is one."""
     sent: int = attrs.field(default=0, init=False)
-    # Each with its ticket of the budget. 700 bytes: a quiet session has none.
-    _messages: deque[tuple[bytes, int]] | None = attrs.field(default=None, init=False)
-    _bytes: int = attrs.field(default=0, init=False)
+    kept_bytes: int = attrs.field(default=0, init=False)
+    _messages: deque[bytes] | None = attrs.field(default=None, init=False)  # 700 bytes: a quiet session has none
 
     def __len__(self) -> int:
         return 0 if self._messages is None else len(self._messages)
@@ -29,17 +28,23 @@ class ReplayBuffer:
         return self.sent - len(self)
 
     def add(self, message: bytes) -> None:
-        """Count one message and keep it, and let go of the oldest."""
-        if self._messages is None:
-            self._messages = deque()
-        ticket = 0 if self.budget is None else self.budget.add(self, len(message))
-        self._messages.append((message, ticket))
-        self._bytes += len(message)
+        """Count one message and keep it, and let go of the oldest. Each message of a busy session comes this way."""
+        messages, budget, more = self._messages, self.budget, len(message)
+        if messages is None:
+            messages = self._messages = deque()
+            if budget is not None:
+                budget.join(self)
+        messages.append(message)
         self.sent += 1
-        while len(self) > self.most or self._bytes > self.most_bytes:
+        if len(messages) > self.most:
+            more -= len(messages.popleft())
+        self.kept_bytes += more
+        if budget is not None:
+            budget.total += more
+        while self.kept_bytes > self.most_bytes or (not messages and self._messages is not None):
             self.forget_oldest()
-        if self.budget is not None:
-            self.budget.trim()
+        if budget is not None and budget.total > budget.most:
+            budget.trim()
 
     def acknowledge(self, number: int) -> None:
         """The peer has everything up to *number*. A number that was never sent means nothing."""
@@ -53,7 +58,7 @@ class ReplayBuffer:
 
     def after(self, number: int) -> list[bytes]:
         """The messages after *number*, in order."""
-        return [message for message, _ in self._messages or ()][number - self.forgotten :]
+        return list(self._messages or ())[number - self.forgotten :]
 
     def clear(self) -> None:
         """Forget all: the peer will not come back."""
@@ -62,11 +67,13 @@ class ReplayBuffer:
 
     def forget_oldest(self) -> None:
         """Let go of the oldest message."""
-        messages = self._messages
+        messages, budget = self._messages, self.budget
         if messages:
-            message, ticket = messages.popleft()
-            self._bytes -= len(message)
-            if self.budget is not None:
-                self.budget.give_back(ticket)
+            size = len(messages.popleft())
+            self.kept_bytes -= size
+            if budget is not None:
+                budget.total -= size
         if not messages:
             self._messages = None
+            if budget is not None:
+                budget.leave(self)

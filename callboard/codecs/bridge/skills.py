@@ -1,0 +1,103 @@
+"""Skills of many servers: URIs that say whose a skill is, in entries and in what is read.
+
+`skill://SERVER/` and the rest of the URI at that server. The last segments stay, so the names of skills and the links
+between their files hold; digests, sizes and front matter are not touched, nor is any file.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+from msgspec import Raw
+
+from callboard.codecs.bridge.apps import SKILL, ShownUri
+from callboard.codecs.bridge.results import BACKEND
+from callboard.codecs.json_scan import check_modelled
+from callboard.codecs.members import Members, raw, read_members
+from callboard.codecs.skills import BadSkill, read_entry
+from callboard.errors import PeerError
+
+SKILL_SCHEME: Final = SKILL
+
+MAX_VALUES: Final = 20_000
+"""Most values of a page of skills: twenty with 512 files each, and what else they say."""
+
+_entries: Final = msgspec.json.Decoder(list[Raw]).decode
+_rows: Final = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+
+
+def skill_address(backend: str, uri: str) -> str:
+    """How clients know a URI of *backend*. One of another scheme stays as it is."""
+    if not uri.startswith(SKILL_SCHEME):
+        return uri
+    return f"{SKILL_SCHEME}{quote(backend, safe='')}/{uri.removeprefix(SKILL_SCHEME)}"
+
+
+def skill_addresses(backend: str) -> ShownUri:
+    """The same, for one backend."""
+    return partial(skill_address, backend)
+
+
+def read_skill_address(uri: str) -> tuple[str, str]:
+    """The backend that such a URI names, if it is one, and the URI there."""
+    named, _, rest = uri.removeprefix(SKILL_SCHEME).partition("/")
+    return unquote(named), SKILL_SCHEME + rest
+
+
+def shown_skills(result: Members, backend: str, shown: ShownUri | None, lets: Callable[[str], bool]) -> list[Raw]:
+    """The entries of a page of *backend*, as clients know them; without those that break a rule, and those that *lets*
+    does not let through, by their URI there."""
+    found = result.get("skills")
+    if found is None:
+        return []
+    try:
+        check_modelled({"skills": found}, most=MAX_VALUES)
+        entries = _entries(found)
+    except (PeerError, msgspec.MsgspecError):
+        return []
+    kept = [shown_skill(one, backend, shown, lets) for one in entries]
+    return [one for one in kept if one is not None]
+
+
+def shown_skill(entry: Raw, backend: str, shown: ShownUri | None, lets: Callable[[str], bool]) -> Raw | None:
+    """One entry of *backend*; None if it breaks a rule, or is not let through."""
+    try:
+        check_modelled({"skill": entry}, most=MAX_VALUES)
+        uri = read_entry(msgspec.json.decode(entry)).uri
+        members = read_members(entry)
+        meta = read_members(members["_meta"]) if "_meta" in members else {}
+    except (PeerError, BadSkill, msgspec.MsgspecError):
+        return None
+    if not lets(uri):
+        return None
+    after: dict[str, Any] = {**members, "_meta": raw({**meta, BACKEND: backend})}
+    if shown is not None:
+        after["uri"] = raw(shown(uri))
+        after["resources"] = _rows_with_uris(members["resources"], shown)
+    return raw(after)
+
+
+def directory_with_uris(result: Members, shown: ShownUri | None, lets: Callable[[str], bool]) -> Mapping[str, Raw]:
+    """A page of a directory, with the URIs that clients know, of what is let through."""
+    try:
+        rows = [row for row in _rows(result["resources"]) if lets(_uri(row))]
+    except (KeyError, msgspec.MsgspecError):
+        return {**result, "resources": raw([])}
+    return {**result, "resources": raw([_with_uri(row, shown) for row in rows])}
+
+
+def _rows_with_uris(rows: Raw, shown: ShownUri) -> Raw:
+    try:
+        return raw([_with_uri(row, shown) for row in _rows(rows)])
+    except msgspec.MsgspecError:  # they are dynamic
+        return rows
+
+
+def _with_uri(row: dict[str, Raw], shown: ShownUri | None) -> dict[str, Raw]:
+    return row if shown is None else {**row, "uri": raw(shown(_uri(row)))}
+
+
+def _uri(row: Mapping[str, Raw]) -> str:
+    return msgspec.json.decode(row.get("uri", b'""'), type=str)

@@ -1,0 +1,1 @@
+"""OpenAPI: what a document says of an HTTP API, as tools and as requests."""
