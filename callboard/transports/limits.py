@@ -82,7 +82,9 @@ class Settings:
         1024 * 1024, "Maximum size of the events kept per session. A larger event is not kept.", "each session"
     )
     max_kept_bytes: int = _setting(
-        MAX_KEPT_BYTES, "Maximum size of the events kept for all sessions; the oldest are dropped.", "each worker"
+        MAX_KEPT_BYTES,
+        "Maximum size of the events kept for all sessions; the session with the most loses its oldest.",
+        "each worker",
     )
     first_byte_time: float = _setting(
         10.0, "Timeout for the first byte on a new connection, TLS handshake included.", "each connection"
@@ -99,6 +101,11 @@ class Settings:
     retry: float = _setting(1.0, "Reconnection time sent to clients whose stream ended (2025-11-25).", "each stream")
     ping_every: float = _setting(
         45.0, "Interval of WebSocket pings. One without a pong in a sixth of that is repeated once.", "each connection"
+    )
+    client_ping: float = _setting(
+        0.0,
+        "Interval of MCP pings to legacy clients; one that has not answered by the next is disconnected. 0: none.",
+        "each session",
     )
     grace: float = _setting(60.0, "Time to resume the session of a dropped WebSocket.", "each session")
     drain_time: float = _setting(

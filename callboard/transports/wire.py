@@ -1,4 +1,4 @@
-"""Bytes to and from one peer: a socket as it is, or TLS around it.
+"""Bytes to and from one peer: a socket as it is. `ssl_wire` has TLS around it.
 
 A task that has something to say writes it itself, and mostly the kernel takes it at once: no queue, no other task
 to wake. Only a peer that does not keep up makes writers wait, in line, and none for longer than the write deadline.
@@ -7,8 +7,7 @@ to wake. Only a peer that does not keep up makes writers wait, in line, and none
 import contextlib
 import select
 import socket
-import ssl
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 import trio
@@ -26,6 +25,10 @@ how much there is."""
 
 MAX_HELD: Final = 65_536
 """Bytes that are held for the end of a turn. More may not fit into the socket, and needs no batching."""
+
+LAST_WORD_TIME: Final = 2.0
+"""Seconds for the last word to a peer that took too long to read: for writing it, and for the peer to take it in."""
+
 
 LARGEST_KEPT: Final = 8 * 1024 * 1024
 """Largest buffer whose memory the C library shall keep for the next one: the largest message."""
@@ -87,6 +90,9 @@ class Wire(Protocol):
     def stop_probing(self) -> None:
         """Have the system send no probes: the WebSocket on it sends pings, and knows better."""
 
+    def say_if_slow(self, data: bytes) -> None:
+        """Have a peer that takes too long to read hear *data* at last, if it reads a little more: the reason."""
+
     async def linger(self) -> None:
         """Say that nothing more comes, and let the peer say what it has to say, unheard. Bounded by the caller."""
 
@@ -108,7 +114,8 @@ class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
     __slots__ = (
-        *("_has_more", "_is_broken", "_is_held", "_lock", "_poll", "_rest", "_socket", "write_batch", "write_time"),
+        *("_has_more", "_is_broken", "_is_held", "_is_parting", "_lock", "_poll", "_rest", "_socket"),
+        *("is_sealed", "last_word", "write_batch", "write_time"),
     )
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
@@ -118,6 +125,9 @@ class SocketWire:
         self._rest: bytes | memoryview = b""  # what is held, or what a courtesy left over
         self._is_broken = False
         self._is_held = False  # until the turn is over: then it is flushed
+        self._is_parting = False  # the last word is being said: it ends by itself, soon
+        self.is_sealed = False  # what was given to it must go out, or nothing after it can be read
+        self.last_word: Callable[[], bytes] | None = None
         self._has_more = False  # probably: the last piece was a full one
         self._poll: select.poll | None = None  # of a connection to a server, which is looked at before it is used again
         self.write_batch: BatchWriter | None = None
@@ -297,6 +307,8 @@ class SocketWire:
             await self._send_slowly(b"", is_torn=True)
 
     def close(self) -> None:
+        if self._is_parting:
+            return
         if self._rest and not self._is_broken and self._lock is None:
             self.flush()  # the last word of a connection that was about to close
         self._is_broken = True
@@ -317,182 +329,54 @@ class SocketWire:
         """Wait in line, then for the peer. Cut off in the middle, nothing that follows could be told from the rest."""
         self._is_held = False
         lock = self._lock = self._lock or trio.Lock()
-        is_whole = False
-        with trio.move_on_after(self.write_time):
-            try:
+        is_first, is_whole, is_late, left = False, False, False, data
+        try:
+            with trio.move_on_after(self.write_time):
                 async with lock:
-                    if self._is_broken:
-                        raise trio.BrokenResourceError("the peer disconnected")
+                    is_first = True
+                    self._check_open()
                     is_torn = is_torn or bool(self._rest)
-                    held, self._rest = self._rest, b""
-                    for left in (held, data):
-                        while left:
-                            await trio.lowlevel.wait_writable(self._socket)
-                            sent = self._try(left)
-                            is_torn = is_torn or sent > 0
-                            left = _after(left, sent)
+                    left, self._rest = b"".join((self._rest, data)) if self._rest else data, b""
+                    while left:
+                        await trio.lowlevel.wait_writable(self._socket)
+                        sent = self._try(left)
+                        is_torn = is_torn or sent > 0
+                        left = _after(left, sent)
                     is_whole = True
-            finally:
-                if is_torn and not is_whole:
-                    self.close()
-            if not lock.locked():  # no writer stood in line behind
-                self._lock = None
-        if not is_whole:
-            self.close()
+                if not lock.locked():  # no writer stood in line behind
+                    self._lock = None
+            is_late = not is_whole
+        finally:
+            if is_torn and not is_whole and not is_late:
+                self.close()
+        if is_late:
+            if is_first:  # else the writer before it is as late: the last word belongs behind what that one cut short
+                await self._part(left if is_torn or self.is_sealed else b"")
             raise trio.BrokenResourceError("timed out while writing to the peer")
 
+    def _check_open(self) -> None:
+        if self._is_broken:
+            raise trio.BrokenResourceError("the peer disconnected")
 
-class SslWire:
-    """TLS around a socket. Not Trio's: that one cannot say anything without waiting, not even a comment."""
-
-    def __init__(
-        self, connected: socket.socket, context: ssl.SSLContext, write_time: float, *, server_name: str | None = None
-    ) -> None:
-        """*server_name*: this is the client, and that is the name that the server's certificate must have."""
-        self._wire = SocketWire(connected, write_time)
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(
-            self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
-        )
-        self._is_open = False
-
-    def traffic(self) -> tuple[int, int]:
-        return self._wire.traffic()
-
-    def idle(self) -> float | None:
-        return self._wire.idle()
-
-    def is_quiet(self) -> bool:
-        return not self._tls.pending() and not self._incoming.pending and self._wire.is_quiet()
-
-    async def shake_hands(self) -> None:
-        """Do so now, not with the first message. Raises `ssl.SSLError`, BrokenResourceError."""
-        while not self._is_open:
-            try:
-                self._tls.do_handshake()
-                self._is_open = True
-            except ssl.SSLWantReadError:
-                pass
-            if self._outgoing.pending:
-                await self._send(self._outgoing.read())
-            if not self._is_open:
-                raw = await self._wire.receive()
-                if not raw:
-                    raise trio.BrokenResourceError("the peer disconnected during the handshake")
-                self._incoming.write(raw)
-
-    async def receive(self, size: int = READ_SIZE) -> bytes:
-        while True:
-            try:
-                data = self._read()
-            except ssl.SSLWantReadError:
-                data = None
-            except ssl.SSLError as error:
-                self._push(self._outgoing.read())  # what TLS has to say about it
-                raise trio.BrokenResourceError(str(error)) from None
-            if self._outgoing.pending:  # a handshake, or new keys
-                await self._send(self._outgoing.read())
-            if data is not None:
-                return data
-            raw = await self._wire.receive(size)
-            if not raw:
-                return b""  # without a good-bye: HTTP knows by itself where a request ends
-            self._incoming.write(raw)
-
-    def fileno(self) -> int:
-        return self._wire.fileno()
-
-    def receive_nowait(self) -> bytes | None:
-        """As a socket's; all that there is, for what TLS has read already no system call tells."""
-        pieces: list[bytes] = []
-        while True:
-            try:
-                piece = self._read()
-                if not piece:
-                    return b"".join(pieces)
-                pieces.append(piece)
-            except ssl.SSLWantReadError:
-                raw = self._wire.receive_nowait()
-                if not raw:
-                    return b"".join(pieces) if pieces else raw
-                self._incoming.write(raw)
-            except ssl.SSLError as error:
-                raise trio.BrokenResourceError(str(error)) from None
-
-    def write(self, data: bytes) -> bool:
-        return self._wire.write(self._sealed(data))
-
-    async def finish(self) -> None:
-        await self._wire.finish()
-
-    def _read(self) -> bytes:
-        if not self._is_open:
-            self._tls.do_handshake()
-            self._is_open = True
-        return self._tls.read(READ_SIZE)
-
-    async def send(self, data: bytes) -> None:
-        await self._send(self._sealed(data))
-
-    def send_soon(self, data: bytes) -> bool:
-        if not self._is_open or len(data) > MAX_HELD // 2 or not self._wire.is_ready:
-            return False
+    async def _part(self, left: bytes | memoryview) -> None:
+        """The peer took too long: say the last word if there is one, after what was cut short, and close."""
+        if self.last_word is None or self._is_broken:
+            self.close()
+            return
+        self._is_broken = self._is_parting = True  # for all others
         try:
-            return self._wire.send_soon(self._sealed(data))
-        except trio.BrokenResourceError:
-            return False  # which `send` says, too
-
-    @property
-    def write_batch(self) -> BatchWriter | None:
-        return self._wire.write_batch
-
-    @write_batch.setter
-    def write_batch(self, batch: BatchWriter) -> None:
-        self._wire.write_batch = batch
-
-    async def _send(self, sealed: bytes) -> None:
-        """Once sealed it must go out, or all that is sealed after it cannot be opened."""
-        is_sent = False
-        try:
-            await self._wire.send(sealed)
-            is_sent = True
+            with trio.move_on_after(LAST_WORD_TIME), contextlib.suppress(trio.BrokenResourceError, OSError):
+                for rest in (left, self.last_word()):
+                    while rest:
+                        rest = _after(rest, self._try(rest))
+                        if rest:
+                            await trio.lowlevel.wait_writable(self._socket)
+                self._socket.shutdown(socket.SHUT_WR)
+                await trio.sleep(LAST_WORD_TIME)
+                self._socket.recv(MAX_READ)  # unread, it would have the system take back what was said
         finally:
-            if not is_sent:
-                self.close()
+            self._is_parting = False
+            self.close()
 
-    def send_nowait(self, data: bytes) -> bool:
-        if not self._is_open or not self._wire.is_free:
-            return False
-        try:
-            return self._push(self._sealed(data))
-        except trio.BrokenResourceError:
-            return False
-
-    def _push(self, sealed: bytes) -> bool:
-        try:
-            if self._wire.is_free:
-                self._wire.push(sealed)
-        except trio.BrokenResourceError:
-            return False
-        return True
-
-    def _sealed(self, data: bytes) -> bytes:
-        try:
-            self._tls.write(data)
-        except ssl.SSLError as error:
-            raise trio.BrokenResourceError(str(error)) from None
-        return self._outgoing.read()
-
-    def stop_probing(self) -> None:
-        self._wire.stop_probing()
-
-    async def linger(self) -> None:
-        with contextlib.suppress(ssl.SSLError):
-            self._tls.unwrap()
-        if self._outgoing.pending:
-            await self._send(self._outgoing.read())
-        await self._wire.linger()
-
-    def close(self) -> None:
-        """Without the close_notify of TLS: the peer may be gone."""
-        self._wire.close()
+    def say_if_slow(self, data: bytes) -> None:
+        self.last_word = lambda: data

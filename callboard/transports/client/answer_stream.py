@@ -8,7 +8,7 @@ import trio
 from callboard.actors.client.link import Hear, OutgoingRequest
 from callboard.codecs.envelope import ErrorResponse, ResultResponse, decode, is_batch, split_batch
 from callboard.codecs.http.response_parser import AnswerHead
-from callboard.codecs.lines import MAX_FRAME
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.errors import BadAnswer, ConnectionLost, PeerError
 from callboard.transports.client.pool import Channel
@@ -35,7 +35,7 @@ class AnswerStream:
 
     async def read(self, channel: Channel) -> ResultResponse | ErrorResponse | None:
         """Read to the answer, or to the end. Raises `ConnectionLost` if it is cut off, `BadAnswer`."""
-        decoder = EventDecoder(2 * MAX_FRAME)  # what was cut off is no part of what follows
+        decoder = EventDecoder(MAX_ANSWER)  # what was cut off is no part of what follows
         while (piece := await channel.piece()) is not None:
             events = decoder.feed(piece)
             self.retry = self.retry if decoder.retry is None else decoder.retry / 1000

@@ -16,7 +16,7 @@ from callboard.actors.client.link import Hear, Hold, OutgoingRequest, held
 from callboard.actors.frames import notification_frame
 from callboard.codecs.envelope import ErrorResponse, ResultResponse, decode, is_batch, split_batch
 from callboard.codecs.http.response_parser import AnswerHead
-from callboard.codecs.lines import MAX_FRAME
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.revisions import CancelledNotificationParams, Dialect, Revision
 from callboard.errors import (
     BadAnswer,
@@ -302,7 +302,7 @@ class HttpLink:
         self, channel: Channel, head: AnswerHead, outgoing: OutgoingRequest, session: bytes | None
     ) -> ResultResponse | ErrorResponse:
         is_fine = head.status == 200
-        body = await channel.whole(2 * MAX_FRAME) if is_fine else await _start_of(channel)
+        body = await channel.whole(MAX_ANSWER) if is_fine else await _start_of(channel)
         if head.status == 404 and session is not None:
             raise self._gone(session)
         if head.media_type == b"application/json":

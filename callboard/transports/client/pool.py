@@ -19,7 +19,8 @@ from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser,
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
 from callboard.supervisor.groups import first_leaf, own_nursery
 from callboard.transports.client.tls import secured, why_untrusted
-from callboard.transports.wire import MAX_READ, READ_SIZE, SocketWire, SslWire, Wire
+from callboard.transports.ssl_wire import SslWire
+from callboard.transports.wire import MAX_READ, READ_SIZE, SocketWire, Wire
 
 CONNECT_TIME: Final = 10.0
 """Seconds to reach a server, its TLS handshake included."""

@@ -19,7 +19,7 @@ import trio
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Hear
 from callboard.actors.rate import Rate, RateLimit
-from callboard.codecs.lines import without_blank
+from callboard.codecs.lines import MAX_ANSWER, without_blank
 from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
 from callboard.supervisor.groups import own_nursery
@@ -160,7 +160,7 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
         raise _not_started(told, "invalid arguments") from None
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise CannotConnect(f"{command.args[0]}: no pipes")
-    connection = LineConnection(line_start(process.stdout), line_end(process.stdin))
+    connection = LineConnection(line_start(process.stdout), line_end(process.stdin), MAX_ANSWER)
     link = ProcessLink(connection, command.args[0], process=process)
     heard = trio.Event()
 

@@ -12,7 +12,7 @@ import trio
 
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Hear, held
-from callboard.codecs.lines import MAX_FRAME
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost, HttpRefused, PeerError
 from callboard.transports.client.http import STREAMED, HttpLink, PostedRequest
@@ -78,7 +78,7 @@ async def open_pair(stream: HttpLink) -> AsyncIterator[PairLink]:
     """The pair with the stream at *stream*. Raises `CannotConnect`, `HttpRefused`, `BadAnswer`, `ConnectionLost`."""
     try:
         async with PostedRequest(stream, b"GET", STREAMED, b"", use="stream") as asked:
-            decoder = EventDecoder(2 * MAX_FRAME)
+            decoder = EventDecoder(MAX_ANSWER)
             endpoint, rest = await _wait_endpoint(asked, decoder)
             target = _target(stream, endpoint)
             post = HttpLink(stream.pool, target, stream.headers, stream.credentials)

@@ -5,7 +5,7 @@ import ssl
 from functools import cache
 
 from callboard.actors.undo import undo_unless_done
-from callboard.transports.wire import SslWire
+from callboard.transports.ssl_wire import SslWire
 
 
 @cache

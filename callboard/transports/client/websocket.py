@@ -11,6 +11,7 @@ from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Hear, OutgoingRequest
 from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.revisions import Revision
+from callboard.codecs.websocket.client import ASKING
 from callboard.transports.client.websocket_resumable import ResumableLink
 from callboard.transports.client.websocket_socket import Door
 
@@ -58,7 +59,7 @@ class WebSocketLink(DuplexLink):
 @asynccontextmanager
 async def open_websocket(door: Door) -> AsyncIterator[WebSocketLink]:
     """A WebSocket for as long as the block lasts. Raises `CannotConnect`, `BadAnswer`, `HttpRefused`."""
-    conversation = ResumableLink(door, await door.open())
+    conversation = ResumableLink(door, await door.open(ASKING))
     try:
         yield WebSocketLink(conversation, conversation=conversation)
     finally:

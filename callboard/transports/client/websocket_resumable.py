@@ -1,8 +1,9 @@
 """A client's WebSocket connection that survives its socket.
 
-Both sides of a legacy session count whole messages from `initialize` and its result on. When the socket drops, the
-client comes back with its count, is told the server's, and each says again what the other one lacks: nothing is lost,
-and nothing comes twice. Without such a session a dropped socket is the end.
+Both sides count whole messages: all of them if the server lets its client come back in any era, else from
+`initialize` and its result on. When the socket drops, the client comes back with its count, is told the server's, and
+each says again what the other one lacks: nothing is lost, and nothing comes twice. Where a server offers neither, a
+dropped socket is the end.
 """
 
 from collections import deque
@@ -14,7 +15,14 @@ import trio
 from trio.lowlevel import ParkingLot
 
 from callboard.actors.undo import undo_unless_done
-from callboard.codecs.websocket.client import ResumeTicket, coming_back, is_resumption, read_ticket, received_there
+from callboard.codecs.websocket.client import (
+    ResumeTicket,
+    coming_back,
+    is_first_word,
+    offered_ticket,
+    read_ticket,
+    received_there,
+)
 from callboard.codecs.websocket.frames import (
     Close,
     Code,
@@ -82,6 +90,8 @@ class ResumableLink:
     """Why it is over, once it is."""
     resumed: int = attrs.field(default=0, init=False)
     received: int = attrs.field(default=0, init=False)
+    counts_all: bool = attrs.field(default=False, init=False)
+    """Whether the server lets its client come back in any era."""
     ticket: ResumeTicket | None = attrs.field(default=None, init=False)
     kept: ReplayBuffer | None = attrs.field(default=None, init=False)
     nursery: trio.Nursery | None = attrs.field(default=None, init=False)
@@ -89,17 +99,24 @@ class ResumableLink:
     _flows: bool = attrs.field(default=True, init=False)
     _changed: ParkingLot = attrs.field(factory=ParkingLot, init=False)
     _returns: int = attrs.field(default=0, init=False)  # in a row, since the latest message
-    _is_back: bool = attrs.field(default=False, init=False)  # and the server has not said yet what it has
+    _is_back: bool = attrs.field(default=False, init=False)  # and the server has not said its first word yet
     _is_heard: bool = attrs.field(default=True, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
     _is_asking: bool = attrs.field(default=False, init=False)  # how much has arrived
     _missed: int = attrs.field(default=0, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        self.ticket = None if self.socket is None else offered_ticket(self.socket.head)
+        if self.ticket is not None:
+            self.counts_all = self._is_back = True
+            self.kept = ReplayBuffer(MAX_KEPT, MAX_KEPT_BYTES)
+
     # What is said.
 
     def count(self) -> None:
-        """The next message is `initialize`: from here on they are counted."""
-        self.kept, self.ticket, self.received = ReplayBuffer(MAX_KEPT, MAX_KEPT_BYTES), None, 0
+        """The next message is `initialize`: from here on they are counted, unless all are."""
+        if not self.counts_all:
+            self.kept, self.ticket, self.received = ReplayBuffer(MAX_KEPT, MAX_KEPT_BYTES), None, 0
 
     def begun(self) -> None:
         """The handshake is done. If the session cannot be resumed, nothing need be kept."""
@@ -114,28 +131,44 @@ class ResumableLink:
             await self._finish(socket.send(write_text(frame)))
             return
         kept.add(frame)
+        await self._finish_kept(socket, socket.send(write_text(frame)))
+        self._ask_if_much(socket, kept)
+
+    async def _finish_kept(self, socket: ClientWebSocket, rest: Coroutine[Any, Any, None]) -> None:
+        """See that a message is sent which is kept: if it cannot be, it is said again on the next socket."""
         is_sent = False
         try:
-            await socket.send(write_text(frame))
+            await rest
             is_sent = True
         except BROKEN:
-            return  # it is kept, and said again
+            return
         finally:
             if not is_sent:
                 socket.wire.close()  # cut short or never begun: only coming back tells which
+
+    def _ask_if_much(self, socket: ClientWebSocket, kept: ReplayBuffer) -> None:
+        """Ask how much has arrived, before more is kept than may be."""
         if len(kept) > MAX_KEPT // 2 and not self._is_asking:
             self._is_asking = socket.send_nowait(self._ping())
 
     def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """As `send`; what is left to be done must be awaited, if anything is."""
-        socket = self.socket if self._flows and self.kept is None else None
+        socket, kept = self.socket if self._flows else None, self.kept
         if socket is None or not isinstance(socket.wire, SocketWire):
             return self.send(frame)
+        if kept is not None:
+            kept.add(frame)
         try:
             rest = socket.wire.begin(socket.masked(write_text(frame)))
-        except trio.ClosedResourceError:
-            raise trio.BrokenResourceError(self.why) from None
-        return None if rest is None else self._finish(rest)
+        except BROKEN as error:
+            if kept is not None:
+                socket.wire.close()
+                return None  # it is kept, and said again
+            raise error if isinstance(error, trio.BrokenResourceError) else trio.BrokenResourceError(self.why) from None
+        if kept is None:
+            return None if rest is None else self._finish(rest)
+        self._ask_if_much(socket, kept)
+        return None if rest is None else self._finish_kept(socket, rest)
 
     async def _finish(self, rest: Coroutine[Any, Any, None]) -> None:
         try:
@@ -195,12 +228,16 @@ class ResumableLink:
                     self.kept.acknowledge(int(payload))
             case Close(code, reason):
                 self._say_last(socket, Close(code))
-                self._end(_closed(code, reason))
+                self.why = _closed(code, reason)
+                if code == Code.OVERLOADED and self._can_return:
+                    socket.wire.close()  # it did not read in time, and may come back: heard when it is read again
+                else:
+                    self._end(self.why)
 
     def _take(self, frame: bytes) -> None:
         if self._is_back:
             self._is_back = False
-            if is_resumption(frame):
+            if is_first_word(frame):
                 return
         self._returns = 0
         if self.ticket is not None:

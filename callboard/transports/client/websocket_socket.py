@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from callboard.codecs.http.response_parser import AnswerHead, AnswerParser
-from callboard.codecs.lines import MAX_FRAME
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.websocket.client import check_accepted, mask, write_opening
 from callboard.codecs.websocket.frames import MessageReader
 from callboard.errors import CannotConnect, HttpRefused
@@ -93,7 +93,7 @@ class ClientWebSocket:
     head: AnswerHead
     rest: bytes
     """Data behind the handshake response."""
-    reader: MessageReader = attrs.field(factory=lambda: MessageReader(2 * MAX_FRAME, is_client=True), init=False)
+    reader: MessageReader = attrs.field(factory=lambda: MessageReader(MAX_ANSWER, is_client=True), init=False)
 
     async def send(self, frame: bytes) -> None:
         """Send a frame as a server would write it. Raises as the wire does."""

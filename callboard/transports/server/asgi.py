@@ -4,10 +4,11 @@ Here the server in front owns the connection, and `send` may wait for a stalled 
 something to say puts it into a small queue, and only the request's own task, which no other waits for, calls `send`.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import attrs
 import trio
@@ -22,13 +23,11 @@ from callboard.errors import Overloaded
 from callboard.supervisor import Supervisor
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
+from callboard.transports.server.asgi_types import Message, Receive, Scope, Send
+from callboard.transports.server.asgi_websocket import AsgiSocket, as_handshake, refuse_by
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.response import ScopeHeaders
-
-Scope: TypeAlias = Mapping[str, Any]
-Message: TypeAlias = Mapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Any]]
-Send: TypeAlias = Callable[[Any], Awaitable[None]]
+from callboard.transports.server.websocket.guest import GuestBlock, serve_guest
 
 QUEUED: Final = 16
 """Messages of one answer that wait for its client."""
@@ -147,14 +146,19 @@ class AsgiApp:
 
     endpoint: Endpoint
     requests: Supervisor
+    sockets: Supervisor | None = attrs.field(default=None, kw_only=True)
+    """Where WebSockets are, if not beside the requests."""
     names: "count[int]" = attrs.field(factory=lambda: count(1))
     peer: str | None = None
     """The account of its anonymous clients, if it is known. Otherwise the server in front says where they are."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        peer = _peer(scope) if self.peer is None else self.peer
+        if scope["type"] == "websocket":
+            await self._serve_websocket(scope, receive, send, peer)
+            return
         if scope["type"] != "http":
             raise NotImplementedError(f"{scope['type']} is not supported")
-        peer = _peer(scope) if self.peer is None else self.peer
         response = AsgiResponse(self.endpoint.settings.write_time, peer)
         try:
             with self.requests.adopt(f"a-{next(self.names)}", kind="AsgiRequest"):
@@ -166,6 +170,22 @@ class AsgiApp:
             response.lose()  # if the server in front gave up: the request would go on in vain
             if response.held is not None:
                 response.held.release()
+
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send, peer: str) -> None:
+        await receive()
+        write_time = self.endpoint.settings.write_time
+        with GuestBlock(self.sockets or self.requests, f"a-{next(self.names)}", "AsgiWebSocket") as block:
+            try:
+                head = as_handshake(scope, _head({"method": "GET", **scope}, self.endpoint.settings))
+                self.endpoint.admit(head)
+                socket = AsgiSocket(receive, send)
+                refused = await serve_guest(block, self.endpoint.upgrade, head, socket, write_time, peer)
+            except HttpRefusal as refusal:
+                refused = refusal
+            if refused is not None:
+                response = AsgiResponse(write_time, peer)
+                await self.endpoint.refuse(refused, response)
+                await response.pump(partial(refuse_by, scope, send))
 
     async def _serve(self, scope: Scope, receive: Receive, response: AsgiResponse, whole: trio.CancelScope) -> None:
         try:

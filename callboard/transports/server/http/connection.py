@@ -11,7 +11,7 @@ from typing import Final, Never
 import attrs
 import trio
 
-from callboard.actors.outlet import Carried
+from callboard.actors.outlet import Carried, Carrier
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.codecs.caller import Caller
@@ -223,6 +223,10 @@ class HttpConnection(Actor[Never]):
             self._allow_idling()
 
     # How it runs requests that wait.
+
+    @property
+    def carrier(self) -> Carrier:
+        return self
 
     def carry(self, request: Carried) -> None:
         response = self._response

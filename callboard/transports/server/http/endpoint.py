@@ -35,22 +35,16 @@ from callboard.transports.server.http.guard import Guard, Unauthorized, guard_of
 from callboard.transports.server.http.homes import Alone, Elsewhere, Homes, not_found
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy import SESSION, Legacy
-from callboard.transports.server.http.modern import PATH, Modern, answer_unread, asked_id
+from callboard.transports.server.http.modern import Modern, answer_unread, asked_id
+from callboard.transports.server.http.places import METHODS, PATH, SSE_PATH, place_of
 from callboard.transports.server.http.response import Response, cut
-from callboard.transports.server.http.sse_pair import MESSAGES_PATH, SSE_PATH, Pairs
+from callboard.transports.server.http.sse_pair import Pairs
 from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
 
 Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Reading, Caller | None], Awaitable[Upgraded]]
 """Begins to serve a connection that turns into a WebSocket: its head, what was read beyond it, its wire, its task; and
 its caller if that is known."""
-
-METHODS: Final = {
-    PATH: ("POST", "GET", "DELETE", "OPTIONS"),
-    SSE_PATH: ("GET", "OPTIONS"),
-    MESSAGES_PATH: ("POST", "OPTIONS"),
-}
-"""Methods of each path. The last two paths only if the operator enables HTTP+SSE."""
 
 _CROSS_ORIGIN: Final = ((b"vary", b"origin"), (b"access-control-expose-headers", b"mcp-session-id"))
 _PREFLIGHT: Final = (
@@ -84,7 +78,7 @@ class Endpoint:
     access: Access
     settings: Settings = DEFAULTS
     guard: Guard | None = attrs.field(default=None, kw_only=True, converter=guard_of)
-    """None lets everybody in."""
+    """None lets all clients in."""
     is_http: bool = attrs.field(default=True, kw_only=True)
     legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
@@ -95,17 +89,24 @@ class Endpoint:
     is_leaving: bool = attrs.field(default=False, init=False)
     upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
+    outer: "Endpoint | None" = attrs.field(default=None, kw_only=True)
+    """That of all paths, if this is the one of a single path: both share timers, and names in the tree."""
     pulse: KeepAlive = attrs.field(init=False)
     modern: Modern = attrs.field(init=False)
     legacy: Legacy = attrs.field(init=False)
     pairs: Pairs = attrs.field(init=False)
+    _inner: "dict[str, Endpoint]" = attrs.field(factory=dict, init=False)
+    """The endpoints of other paths, by their names."""
 
     def __attrs_post_init__(self) -> None:
-        self.settings.apply(self.host)
-        self.pulse = KeepAlive(self.settings.comment_every)
-        self.modern = Modern(self.host, self.settings, self.pulse, self.homes)
-        self.legacy = Legacy(self.host, self.settings, self.pulse, self.homes)
-        self.pairs = Pairs(self.host, self.settings, self.pulse, self.homes)
+        outer = self.outer
+        if outer is None:
+            self.settings.apply(self.host)
+        self.pulse = KeepAlive(self.settings.comment_every) if outer is None else outer.pulse
+        shared = self.host, self.settings, self.pulse, self.homes
+        self.modern = Modern(*shared)
+        self.legacy = Legacy(*shared) if outer is None else Legacy(*shared, outer.legacy.names)
+        self.pairs = Pairs(*shared) if outer is None else Pairs(*shared, outer.pairs.names)
 
     # Before the body.
 
@@ -116,10 +117,12 @@ class Endpoint:
         self.access.check(head.get(b"host"), None if is_public or is_page else head.get(b"origin"))
         if not head.target.startswith(b"/") and (authority := head.take_authority()) is not None:
             self.access.check(authority, None)
-        if head.path.removesuffix(b"/") in METHODS:  # as other servers have it: /mcp/ is /mcp
+        place, name = place_of(head.path) or (b"", "")
+        if place:
             head.path = head.path.removesuffix(b"/")
-        path = head.path
-        if path != PATH and not (self.legacy_sse and path in METHODS):
+        # Whether there is such a name is told to clients that have identified themselves.
+        is_named = not name or self.host.paths is not None
+        if not is_named or (place != PATH and not (self.legacy_sse and place in METHODS)):
             if is_public:
                 _check_metadata(head)
                 return
@@ -132,18 +135,18 @@ class Endpoint:
             raise HttpRefusal(
                 426, "only WebSocket is served at this address", headers=((b"upgrade", b"websocket"),), closes=True
             )
-        if head.method not in METHODS[path]:
-            raise HttpRefusal(405, f"method {head.method} is not allowed", headers=(_allow(path),), closes=True)
+        if head.method not in METHODS[place]:
+            raise HttpRefusal(405, f"method {head.method} is not allowed", headers=(_allow(place),), closes=True)
         if head.method == "POST":
-            self._check_post(head)
+            self._check_post(head, place)
 
-    def _check_post(self, head: Head) -> None:
+    def _check_post(self, head: Head, place: bytes) -> None:
         if media_type_of(head.get(b"content-type")) != _JSON:
             raise HttpRefusal(415, "Content-Type must be application/json", closes=True)
         if (head.get(b"content-encoding") or b"identity").lower() != b"identity":
             raise HttpRefusal(415, "Content-Encoding is not supported", headers=_PLAIN, closes=True)
         accepted = head.all(b"accept")
-        if head.path == PATH and not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
+        if place == PATH and not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
             raise HttpRefusal(406, "Accept must include application/json and text/event-stream", closes=True)
 
     def expect_head(self, peer: str) -> HeldBytes:
@@ -172,7 +175,7 @@ class Endpoint:
     async def serve(self, head: Head, body: bytes, response: Response, caller: Caller | None = None) -> None:
         """Answer a request, or start what will. Never raises what a peer could cause. *caller* if it is known."""
         origin = head.get(b"origin")
-        if origin is not None and origin.isascii() and head.path in METHODS:
+        if origin is not None and origin.isascii() and place_of(head.path) is not None:
             response.extra = ((b"access-control-allow-origin", origin), *_CROSS_ORIGIN)
         try:
             if caller is not None and not response.is_forwarded and self.guard is not None:
@@ -191,7 +194,8 @@ class Endpoint:
         except HttpRefusal as refusal:
             await self.refuse(refusal, response)
         except Elsewhere as found:
-            await self.homes.serve_elsewhere(self, found, head, body, caller or ANONYMOUS, response)
+            who, name = caller or ANONYMOUS, (place_of(head.path) or (PATH, ""))[1]
+            await self.homes.serve_elsewhere(self._at(name, who), found, head, body, who, response)
         except PeerError as error:
             self.host.count_refusal(error)
             known = error.request_id if error.request_id is not None else asked_id(head, body)
@@ -227,7 +231,7 @@ class Endpoint:
         known = guard.known(head)
         if known is not None:
             return known
-        if head.method == "OPTIONS" or head.path not in METHODS:  # a preflight request, or one for the metadata
+        if head.method == "OPTIONS" or place_of(head.path) is None:  # a preflight request, or one for the metadata
             return ANONYMOUS
         return await guard.admit(head)
 
@@ -278,22 +282,58 @@ class Endpoint:
             case Request():
                 return self.modern.serve(head, message, route, caller, response)
             case Notification():
-                return response.answer(202, ())  # there is none that a modern client could send by HTTP
+                self.modern.hear(message, route, caller)
+                return response.answer(202, ())
             case ResultResponse() | ErrorResponse():
                 raise InvalidRequest("a response without a session: there is no request for it")
 
     def _other(self, head: Head, body: bytes, caller: Caller, response: Response) -> Awaitable[None]:
         if self.pages is not None and self.pages.has(head.path):
             return self.pages.serve(head, response)
-        if head.path not in METHODS and self.guard is not None:
+        found = place_of(head.path)
+        if found is None and self.guard is not None:
             if head.method == "OPTIONS":
                 return response.answer(204, (*_PUBLIC, *_PREFLIGHT))
             return response.answer(200, (*JSON, *_PUBLIC), self.guard.metadata())
+        place, name = found or (PATH, "")
         if head.method == "OPTIONS":
-            return response.answer(204, (_allow(head.path), *_PREFLIGHT))
-        if head.path == SSE_PATH:
-            return self.pairs.open(caller, response)
-        return self.pairs.post(head, body, caller, response)
+            return response.answer(204, (_allow(place), *_PREFLIGHT))
+        return self._at(name, caller).answer(place, head, body, caller, response)
+
+    # Other paths.
+
+    def _at(self, name: str, caller: Caller) -> "Endpoint":
+        """The endpoint of a path. Raises `HttpRefusal` (404) if there is none, or none that *caller* may know of."""
+        if name == self.host.path:
+            return self
+        host = None if self.host.paths is None else self.host.paths.find(name, caller)
+        if host is None:
+            raise HttpRefusal(404, "not found; the endpoint is /mcp")
+        inner = self._inner.get(name)
+        if inner is None:
+            inner = self._inner[name] = Endpoint(
+                *(host, self.access, self.settings),
+                guard=self.guard,
+                legacy_sse=self.legacy_sse,
+                homes=self.homes,
+                outer=self,
+            )
+        return inner
+
+    def answer(self, place: bytes, head: Head, body: bytes, caller: Caller, response: Response) -> Awaitable[None]:
+        """Answer a request at a *place* of this endpoint, whatever the name behind it is. Raises as `serve` never
+        does."""
+        if place != PATH:
+            opens = place == SSE_PATH
+            return self.pairs.open(caller, response) if opens else self.pairs.post(head, body, caller, response)
+        if head.method == "POST":
+            return self._post(head, body, caller, response)
+        return self._without_body(head, caller, response)
+
+    def hand_over(self, release: Callable[[str], None]) -> None:
+        """End the sessions here that wait for nothing: see `Legacy.hand_over`."""
+        for endpoint in (self, *self._inner.values()):
+            endpoint.legacy.hand_over(release)
 
     async def _without_body(self, head: Head, caller: Caller, response: Response) -> None:
         if head.method == "OPTIONS":

@@ -173,7 +173,8 @@ class Guard:
         if self.resource is None or not path.startswith(WELL_KNOWN.encode()):
             return False
         below = path[len(WELL_KNOWN) :].decode("latin-1").rstrip("/")
-        return below in ("", "/mcp", self.resource.metadata_url.partition(WELL_KNOWN)[2])
+        is_named = below.startswith("/mcp/")  # of one path: all are one resource
+        return is_named or below in ("", "/mcp", self.resource.metadata_url.partition(WELL_KNOWN)[2])
 
     def metadata(self) -> bytes:
         """Raises `HttpRefusal` (404) if there is none."""

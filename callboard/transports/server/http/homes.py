@@ -9,6 +9,8 @@ from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.routing import Route
+from callboard.errors import InvalidState, PeerError
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.upgraded import Upgraded
 from callboard.transports.wire import Wire
@@ -17,11 +19,13 @@ from callboard.transports.wire import Wire
 class Elsewhere(Exception):
     """What a request names is not here: another worker has it, or had it."""
 
-    def __init__(self, name: str, home: bytes, caller: Caller) -> None:
+    def __init__(self, name: str, home: bytes, caller: Caller, gone: PeerError | None = None) -> None:
         super().__init__("another worker has it")
         self.name = name
         self.home = home
         self.caller = caller
+        self.gone = gone or InvalidState()
+        """What is said if that worker has ended, of what is not a session."""
 
 
 class LocalEndpoint(Protocol):
@@ -59,8 +63,8 @@ class Homes(Protocol):
     def drop(self, name: str) -> None:
         """It has ended."""
 
-    def check_state(self, request: Request, state: str, caller: Caller) -> None:
-        """Raises `Elsewhere` for a retry that belongs to another worker."""
+    def check_home(self, request: Request, route: Route, caller: Caller) -> None:
+        """Raises `Elsewhere` for a retry, or a request about a task, that belongs to another worker."""
 
     async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:
         """Pass a WebSocket on to the worker that has its session. Raises `HttpRefusal`."""
@@ -89,7 +93,7 @@ class Alone:
     def drop(self, name: str) -> None:
         """Nothing was written down."""
 
-    def check_state(self, request: Request, state: str, caller: Caller) -> None:
+    def check_home(self, request: Request, route: Route, caller: Caller) -> None:
         """There is no other."""
 
     async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:

@@ -15,7 +15,7 @@ from callboard.actors.server.session_record import SessionRecord
 from callboard.actors.server.session_tree import add_session
 from callboard.actors.shares import account_of
 from callboard.codecs.caller import Caller, caller_of_key
-from callboard.codecs.envelope import Envelope, Request
+from callboard.codecs.envelope import Envelope, Request, encode
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.passed import passed_of
 from callboard.codecs.http.refusal import HttpRefusal
@@ -26,7 +26,7 @@ from callboard.codecs.revisions import LEGACY, InitializeRequestParams, read
 from callboard.codecs.routing import Route
 from callboard.errors import Overloaded, UnsupportedVersion
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.homes import Homes
+from callboard.transports.server.http.homes import Homes, not_found
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy_streams import EventStore, LegacyStream
 from callboard.transports.server.http.response import Response
@@ -179,6 +179,9 @@ class LegacySession:
     ) -> None:
         """Take in what was posted: a message, or a batch. Raises `Overloaded` for one stream too many."""
         self.touch()
+        track = self.session.track
+        if track is not None and not isinstance(message, bytes):  # a batch tells the session itself
+            track.to_server(encode(message))
         if not isinstance(message, (Request, bytes)):  # needs no stream: an answer must get through when all are taken
             await self.session.take(message, self.session, response.carrier)
             await response.answer(202, ())
@@ -186,7 +189,7 @@ class LegacySession:
         self._tidy()
         number = next(self._numbers)
         stream = self._stream(number, response)
-        stream.headers, host = headers, self.session.host
+        stream.headers, stream.track, host = headers, track, self.session.host
         if head is not None:
             stream.head = None if host.tracer is None else head
             stream.passed = passed_of(head, host.passes) if host.passes else ()
@@ -267,8 +270,8 @@ class Legacy:
     pulse: KeepAlive
     homes: Homes
     _versions: frozenset[bytes] = attrs.field(init=False)
+    names: "count[int]" = attrs.field(factory=lambda: count(1))
     _sessions: dict[str, LegacySession] = attrs.field(factory=dict, init=False)
-    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     def __attrs_post_init__(self) -> None:
         self._versions = frozenset(revision.value.encode() for revision in LEGACY & self.host.offer.revisions)
@@ -284,7 +287,7 @@ class Legacy:
         session_id = self.homes.new_id(caller)
         opened = self._new(session_id, caller, response.peer)
         try:
-            await add_session(self.host, opened.session, f"h-{next(self._names)}")
+            await add_session(self.host, opened.session, f"h-{next(self.names)}")
             await opened.post(message, response, ((SESSION, session_id.encode()),))
         finally:
             if opened.session.terms is None:
@@ -293,12 +296,15 @@ class Legacy:
             opened.session.supervisor.address.begin_stop()
 
     async def open_again(self, session_id: str, record: SessionRecord, peer: str) -> None:
-        """Open the session that another worker had. Raises `Draining`, and `Overloaded` for one too many."""
+        """Open the session that another worker had. Raises `Draining`, `Overloaded` for one too many, and `HttpRefusal`
+        (404) for one of another path."""
         self.host.check_admits()
+        if record.path != self.host.path:
+            raise not_found()
         opened = self._new(session_id, caller_of_key(record.principal), peer)
         is_open = False
         try:
-            await add_session(self.host, opened.session, f"h-{next(self._names)}")
+            await add_session(self.host, opened.session, f"h-{next(self.names)}")
             await opened.session.open_again(record)
             is_open = True
         finally:
@@ -335,7 +341,7 @@ class Legacy:
         """
         named = head.get(SESSION)
         if named is None:
-            raise HttpRefusal(400, "missing Mcp-Session-Id")
+            raise HttpRefusal(400, "missing Mcp-Session-Id; this is no web page but an endpoint for MCP clients")
         name = named.decode("latin-1")
         found = self._sessions.get(name)
         if found is None or found.session.principal != caller.key:

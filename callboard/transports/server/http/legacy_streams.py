@@ -7,6 +7,7 @@ from typing import NamedTuple
 import attrs
 
 from callboard.actors.outlet import Outbound
+from callboard.actors.tape import Track
 from callboard.codecs.http.head import Head, HeaderList
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import status_of_legacy
@@ -31,8 +32,6 @@ class _Kept(NamedTuple):
     stream: "LegacyStream"
     number: int
     event: bytes
-    ticket: int
-    """Of the budget that all sessions share."""
 
 
 @attrs.define(eq=False)
@@ -44,16 +43,18 @@ class EventStore:
     budget: ReplayBudget
     sent: int = attrs.field(default=0, init=False)
     """Bytes of all messages of the session, of answers too, which are not kept."""
+    kept_bytes: int = attrs.field(default=0, init=False)
     _events: deque[_Kept] | None = attrs.field(default=None, init=False)
-    _bytes: int = attrs.field(default=0, init=False)
 
     def add(self, stream: "LegacyStream", number: int, event: bytes) -> None:
         """Keep one event, and let go of the oldest: of this one, too, if it alone is too large."""
         if self._events is None:  # most sessions never stream, and an empty deque has a weight
             self._events = deque()
-        self._events.append(_Kept(stream, number, event, self.budget.add(self, len(event))))
-        self._bytes += len(event)
-        while self._bytes > self.most_bytes or len(self) > self.most:
+            self.budget.join(self)
+        self._events.append(_Kept(stream, number, event))
+        self.kept_bytes += len(event)
+        self.budget.total += len(event)
+        while self.kept_bytes > self.most_bytes or len(self) > self.most:
             self.forget_oldest()
         self.budget.trim()
 
@@ -65,6 +66,7 @@ class EventStore:
             self._let_go(self._events.popleft())
         if not self._events:
             self._events = None
+            self.budget.leave(self)
 
     def forget(self, stream: "LegacyStream") -> None:
         """Let go of all events of one stream."""
@@ -76,6 +78,8 @@ class EventStore:
             else:
                 rest.append(one)
         self._events = rest or None
+        if self._events is None:
+            self.budget.leave(self)
 
     def clear(self) -> None:
         """The session is over."""
@@ -83,8 +87,8 @@ class EventStore:
             self.forget_oldest()
 
     def _let_go(self, kept: _Kept) -> None:
-        self._bytes -= len(kept.event)
-        self.budget.give_back(kept.ticket)
+        self.kept_bytes -= len(kept.event)
+        self.budget.total -= len(kept.event)
         kept.stream.forgotten = max(kept.number, kept.stream.forgotten)
 
     def after(self, stream: "LegacyStream", number: int) -> list[tuple[int, bytes]]:
@@ -114,6 +118,7 @@ class LegacyStream:
     on_left: Callable[[], None] = _nothing  # it has no reader now
     head: Head | None = attrs.field(default=None, init=False)  # of the request, until that has begun; for its trace
     passed: HeaderList = attrs.field(default=(), init=False)  # headers of the request that some backend gets
+    track: Track | None = attrs.field(default=None, init=False)  # if it is recorded, and not by the session itself
     held: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of a large request
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
@@ -139,7 +144,7 @@ class LegacyStream:
         response = self.response
         if self._is_stream or self.headers or response is None or not response.try_json(frame):
             return False
-        self.store.sent += len(frame)
+        self._sent(frame)
         self._finish()
         self.on_plain_end()
         return True
@@ -155,7 +160,7 @@ class LegacyStream:
 
     async def _answer(self, response: Response, frame: bytes, error: Exception | None) -> None:
         status = status_of_legacy(error)
-        self.store.sent += len(frame)
+        self._sent(frame)
         if status != 200:
             await response.answer(status, (*JSON, *headers_of(response, status, error)), frame)
         elif self.headers and error is None:
@@ -293,8 +298,13 @@ class LegacyStream:
 
     def _event(self, frame: bytes, retry: int | None = None) -> bytes:
         self._last += 1
-        self.store.sent += len(frame)
+        self._sent(frame)
         return encode_event(frame, event_id=f"{self.incarnation}{self.number}-{self._last}", event=None, retry=retry)
+
+    def _sent(self, frame: bytes) -> None:
+        self.store.sent += len(frame)
+        if self.track is not None and frame:  # the first event of a stream may be empty
+            self.track.from_server(frame)
 
     async def _write(self, event: bytes) -> None:
         if self.response is not None:

@@ -25,7 +25,8 @@ from callboard.transports.server.http.slow_requests import SlowRequests
 from callboard.transports.server.http.write_batch import WriteBatch
 from callboard.transports.server.http2 import Http2, Opening
 from callboard.transports.server.tls import Certificate
-from callboard.transports.wire import SocketWire, SslWire, Wire, peer_of
+from callboard.transports.ssl_wire import SslWire
+from callboard.transports.wire import SocketWire, Wire, peer_of
 
 log = get_logger("callboard.transports")
 

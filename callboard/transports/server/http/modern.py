@@ -14,9 +14,11 @@ from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import InFlight, ReplySlot
 from callboard.actors.shares import account_of
+from callboard.actors.tape import Track
 from callboard.actors.terms import Terms, is_modern, modern_terms
+from callboard.codecs.bridge.tasks import ABOUT_TASKS
 from callboard.codecs.caller import Caller
-from callboard.codecs.envelope import Request, RequestId, decode
+from callboard.codecs.envelope import Notification, Request, RequestId, decode, encode
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.passed import passed_of
 from callboard.codecs.http.status import retry_after, status_of, status_of_unread
@@ -28,17 +30,20 @@ from callboard.codecs.mcp_headers.mirror import (
     check_version,
     mirrored_arguments,
 )
-from callboard.codecs.revisions import LATEST, Method, meta
-from callboard.codecs.routing import Route
+from callboard.codecs.revisions import LATEST, METHODS, Method, meta
+from callboard.codecs.routing import Route, text_member
 from callboard.codecs.sse import encode_event
 from callboard.errors import InsufficientScope, InvalidParams, PeerError, RequestFailed
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import COMMENT, KeepAlive
+from callboard.transports.server.http.places import PATH, place_of
 from callboard.transports.server.http.response import Response, cut
 
-PATH: Final = b"/mcp"
 """Path of the endpoint, on every listener."""
+
+_HAVE_HOMES: Final = ABOUT_TASKS | {"subscriptions/listen"}
+"""Methods that may name a task: they belong where that is."""
 
 
 @attrs.define(eq=False)
@@ -103,6 +108,37 @@ class ResponseWay:
         """A modern stream cannot be resumed."""
 
 
+@attrs.define(eq=False)
+class RecordedWay(ResponseWay):
+    """The same, of a server whose messages are recorded."""
+
+    track: Track = attrs.field(kw_only=False)
+
+    async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
+        self.track.from_server(frame)
+        await super().answer(frame, error, hold)
+
+    def try_answer(self, frame: bytes) -> bool:
+        is_sent = super().try_answer(frame)
+        if is_sent:
+            self.track.from_server(frame)
+        return is_sent
+
+    async def send(self, message: Outbound) -> None:
+        self.track.from_server(message.frame)
+        await super().send(message)
+
+    def send_nowait(self, message: Outbound) -> None:
+        self.track.from_server(message.frame)
+        super().send_nowait(message)
+
+    def try_send(self, message: Outbound) -> bool:
+        is_sent = super().try_send(message)
+        if is_sent:
+            self.track.from_server(message.frame)
+        return is_sent
+
+
 async def answer(response: Response, frame: bytes, error: Exception | None) -> None:
     """Answer with one frame, and the status that says what it says."""
     status = 200 if error is None else status_of(error)
@@ -128,7 +164,7 @@ async def answer_unread(response: Response, error: PeerError | RequestFailed, re
 
 def asked_id(head: Head, body: bytes) -> RequestId | None:
     """The id of a request that was refused unread: its sender waits for that."""
-    if head.method != "POST" or head.path != PATH:
+    if head.method != "POST" or (place_of(head.path) or (b"",))[0] != PATH:
         return None
     try:
         message = decode(body)
@@ -155,16 +191,23 @@ class Modern:
         host = self.host
         try:
             terms, method = self._check(head, request, route, caller)
-            if route.request_state is not None and not response.is_forwarded:
-                self.homes.check_state(request, route.request_state, caller)
+            if host.search is not None:
+                request, route = host.search.reword(request, route)
+            if (route.request_state is not None or request.method in _HAVE_HOMES) and not response.is_forwarded:
+                self.homes.check_home(request, route, caller)
             host.check_rate(request.method, caller.key)  # once: where it is served
         except (PeerError, RequestFailed) as error:
             host.count_refusal(error)
             await answer_unread(response, error, request.id)
             return
+        way = ResponseWay(response, self.pulse)
+        if host.tape is not None:
+            track = Track(host.tape, host.offer.info.name, f"m-{next(host.numbers)}")
+            track.to_server(encode(request))
+            way = RecordedWay(response, self.pulse, track)
         if caller.expires is not None and request.method == "subscriptions/listen":
             host.expiry.add(response, lambda: caller, cut)
-        way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)
+        info = host.server_info(terms.revision)
         account = account_of(caller.key, response.peer)
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
         if host.observer is not None:
@@ -184,6 +227,17 @@ class Modern:
         except BaseException:
             slot.close()  # the connection ends here, and its share with it
             raise
+
+    def hear(self, notification: Notification, route: Route, caller: Caller) -> None:
+        """A notification. The specification has none that a modern client could send by HTTP; an extension may. One
+        that cannot be read is dropped, as any other."""
+        if notification.method in METHODS:
+            return
+        try:
+            terms = modern_terms(route, self.host.offer.revisions, caller) if is_modern(route) else None
+        except PeerError:
+            return
+        self.host.hear(notification, terms, SessionKey())
 
     # What is in flight.
 
@@ -222,6 +276,8 @@ class Modern:
         header_map = of(request.method, route)
         mirrored = MIRRORED_NAME.get(request.method)
         name = route.name if mirrored == "name" else route.uri if mirrored == "uri" else None
+        if mirrored == "taskId":
+            name = text_member(request.members, mirrored)
         said = route.protocol_version, request.method, name
         received = None
         if header_map.paths or head.agreed != said:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Final
 from urllib.parse import parse_qs
 
 import attrs
@@ -19,10 +18,8 @@ from callboard.codecs.sse import encode_event
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import KeepAlive
+from callboard.transports.server.http.places import MESSAGES_PATH, path_to
 from callboard.transports.server.http.response import Response, cut
-
-SSE_PATH: Final = b"/sse"
-MESSAGES_PATH: Final = b"/messages"
 
 
 @attrs.frozen(eq=False)
@@ -55,8 +52,8 @@ class Pairs:
     settings: Settings
     pulse: KeepAlive
     homes: Homes
+    names: "count[int]" = attrs.field(factory=lambda: count(1))
     _sessions: dict[str, Session] = attrs.field(factory=dict, init=False)
-    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     async def open(self, caller: Caller, response: Response) -> None:
         """Begin the stream, and say where to post. Raises `Overloaded` for one too many."""
@@ -68,7 +65,7 @@ class Pairs:
             response.cut()
 
         session = PairSession(self.host, PairSink(response), caller, ended, peer=response.peer)
-        supervisor = await add_session(self.host, session, f"e-{next(self._names)}")
+        supervisor = await add_session(self.host, session, f"e-{next(self.names)}")
         self._sessions[session_id] = session
 
         def lost() -> None:
@@ -79,7 +76,7 @@ class Pairs:
         self.host.expiry.add(response, lambda: session.caller, cut)
         await response.begin(STREAM)
         self.pulse.add(response)
-        where = f"{MESSAGES_PATH.decode()}?session={session_id}"
+        where = f"{path_to(MESSAGES_PATH, self.host.path).decode()}?session={session_id}"
         await response.write(encode_event(where.encode(), event="endpoint"))
 
     async def post(self, head: Head, body: bytes, caller: Caller, response: Response) -> None:

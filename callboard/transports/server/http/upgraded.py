@@ -2,12 +2,14 @@
 
 from typing import Protocol
 
+import attrs
+
 from callboard.actors.outlet import Carrier
 from callboard.supervisor import Fact
 
 
-class Reading(Carrier, Protocol):
-    """The actor of a connection: another task may run it when a request waits."""
+class Reading(Protocol):
+    """The task that reads a connection."""
 
     peer: str
     """The account of its client if it is anonymous."""
@@ -15,6 +17,25 @@ class Reading(Carrier, Protocol):
     @property
     def turn(self) -> object:
         """Stands for the task that reads now."""
+
+    @property
+    def carrier(self) -> Carrier | None:
+        """The actor of the connection, if another task may run it when a request waits."""
+
+
+@attrs.define(eq=False)
+class GuestTask:
+    """A task of another library's, which reads a connection to its end."""
+
+    peer: str
+
+    @property
+    def turn(self) -> object:
+        return self
+
+    @property
+    def carrier(self) -> None:
+        """A request that waits gets a task of its own."""
 
 
 class Upgraded(Protocol):

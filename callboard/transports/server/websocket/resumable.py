@@ -1,8 +1,9 @@
 """A session that survives its socket, with its sent messages and the count of received ones.
 
-A legacy session goes on for a while when its socket drops. Both sides count whole messages, each in its own direction,
-from `initialize` and its result on; a client that comes back says how many it has, is told how many arrived here, and
-gets the rest. So nothing is lost, and nothing comes twice.
+A legacy session goes on for a while when its socket drops; so does all that a client of any era has going on if it
+asked for that when it connected. Both sides count whole messages, each in its own direction: from `initialize` and its
+result on, or all of them. A client that comes back says how many it has, is told how many arrived here, and gets the
+rest. So nothing is lost, and nothing comes twice.
 """
 
 import math
@@ -18,7 +19,8 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
 from callboard.codecs.caller import Caller
 from callboard.codecs.members import write_members
-from callboard.codecs.revisions import ResultMetaObject
+from callboard.codecs.revisions import UNSET, ResultMetaObject, UnsetType
+from callboard.codecs.websocket.client import RESUMABLE_FROM_HERE
 from callboard.codecs.websocket.client import RESUMED as RESUMED
 from callboard.codecs.websocket.client import SESSION_KEY as SESSION_KEY
 from callboard.codecs.websocket.frames import Close, Code, write_text
@@ -48,9 +50,11 @@ class SocketSession(Session):
 
     conversation: "ResumableSession" = attrs.field(kw_only=True)
 
-    def greeting(self) -> ResultMetaObject:
+    def greeting(self) -> ResultMetaObject | UnsetType:
         conversation = self.conversation
-        return ResultMetaObject(extra={SESSION_KEY: {"id": conversation.id, "grace": conversation.settings.grace}})
+        if conversation.counts_all:  # it was told already, and counts from there on
+            return UNSET
+        return ResultMetaObject(extra={SESSION_KEY: conversation.ticket()})
 
     def end(self) -> None:
         super().end()
@@ -77,7 +81,10 @@ class SocketSession(Session):
         return self.conversation.wire
 
     def disconnect(self) -> None:
-        """The socket is gone, and the session is not. What stands alone ends with its stream, as on HTTP."""
+        """The socket is gone, and the session is not. What stands alone ends with its stream, as on HTTP, unless its
+        client asked for more."""
+        if self.conversation.counts_all:
+            return
         for exchange in list(self.requests.in_flight.values()):
             if exchange.terms.revision.dialect.cancelled_by_close:
                 exchange.cancel(RequestEvent.DISCONNECTED)
@@ -93,6 +100,8 @@ class ResumableSession:
     caller: Caller
     forget: Callable[[str], None]
     peer: str
+    counts_all: bool = False
+    """Whether all messages count, in any era: the client asked for that when it connected."""
     session: SocketSession = attrs.field(init=False)
     received: int = attrs.field(default=0, init=False)
     kept: ReplayBuffer = attrs.field(init=False)
@@ -100,6 +109,7 @@ class ResumableSession:
     _flows: bool = attrs.field(default=False, init=False)  # the link has all that was said before, and takes more
     _is_over: bool = attrs.field(default=False, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
+    _is_expiring: bool = attrs.field(default=False, init=False)  # without a socket
     _changed: trio.Event | None = attrs.field(default=None, init=False)  # only while a task waits
 
     def __attrs_post_init__(self) -> None:
@@ -125,7 +135,7 @@ class ResumableSession:
         """As `send`, in one piece."""
         link = await self._wait_flowing()
         for frame in frames:
-            if self.kept.sent or self._is_greeting(frame):
+            if self.counts_all or self.kept.sent or self._is_greeting(frame):
                 self.kept.add(frame)
         try:
             await link.wire.send(b"".join([write_text(frame) for frame in frames]))
@@ -139,7 +149,7 @@ class ResumableSession:
         link = self._link
         if link is None or not self._flows or not link.wire.send_soon(write_text(frame)):
             return False
-        if self.kept.sent or self._is_greeting(frame):
+        if self.counts_all or self.kept.sent or self._is_greeting(frame):
             self.kept.add(frame)
         self._end_if_idle()
         return True
@@ -170,8 +180,8 @@ class ResumableSession:
     # What is heard.
 
     async def receive(self, frame: bytes, carrier: Carrier | None) -> None:
-        """Take one message of the client's. What comes before `initialize` does not count."""
-        self.received = 1 if self.session.terms is None else self.received + 1
+        """Take one message of the client's. What comes before `initialize` does not count, unless all do."""
+        self.received = self.received + 1 if self.counts_all or self.session.terms is not None else 1
         await self.session.receive(frame, carrier)
         self._end_if_idle()
 
@@ -186,10 +196,14 @@ class ResumableSession:
         """Whether *link* is the socket. What another one had read of the client's is not heard: it is sent again."""
         return self._link is link
 
+    @property
+    def is_resumable(self) -> bool:
+        """Whether it goes on without a socket."""
+        return self.counts_all or self.session.terms is not None
+
     def can_resume(self, caller: Caller, received: int) -> bool:
         """Whether a client of this name that has so many messages can be given the rest."""
-        is_legacy = self.session.terms is not None
-        return is_legacy and self.caller.key == caller.key and self.kept.has_after(received)
+        return self.is_resumable and self.caller.key == caller.key and self.kept.has_after(received)
 
     def claim(self, link: AttachedSocket) -> None:
         """From now on *link* is the socket. An older one may look alive: the client that comes back knows better."""
@@ -197,13 +211,19 @@ class ResumableSession:
         if older is not None:
             self.session.disconnect()
             older.begin_close(Close(Code.TAKEN_OVER, "the session was resumed on another connection"))
-        if self.session.terms is not None:
+        if self._is_expiring:
+            self._is_expiring = False
             self.session.expire(math.inf)
 
-    def resumption(self, received: int) -> bytes:
-        """First message for a client that resumes."""
-        told = {"received": self.received, "replayed": self.kept.sent - received}
-        return write_text(write_members({"jsonrpc": "2.0", "method": RESUMED, "params": told}))
+    def ticket(self) -> dict[str, str | float]:
+        """What its client needs to come back."""
+        return {"id": self.id, "grace": self.settings.grace}
+
+    def first_word(self, received: int | None) -> bytes:
+        """The first message for a client that resumes and has *received* so many; of None, for one that may later."""
+        if received is None:
+            return _tell(RESUMABLE_FROM_HERE, self.ticket())
+        return _tell(RESUMED, {"received": self.received, "replayed": self.kept.sent - received})
 
     async def catch_up(self, link: AttachedSocket, received: int) -> None:
         """Say again, on *link*, all that followed *received*; then go on. Raises as the wire does."""
@@ -220,10 +240,11 @@ class ResumableSession:
         if self._link is not link:
             return
         self._link, self._flows = None, False
-        if self.session.terms is None or self._is_leaving or self._is_over:
+        if not self.is_resumable or self._is_leaving or self._is_over:
             self.end()
         else:
             self.session.disconnect()
+            self._is_expiring = True
             self.session.expire(trio.current_time() + self.settings.grace)
 
     # The end.
@@ -269,3 +290,7 @@ class ResumableSession:
             "kept": len(self.kept),
             "received": self.received,
         }
+
+
+def _tell(method: str, params: Mapping[str, str | float]) -> bytes:
+    return write_text(write_members({"jsonrpc": "2.0", "method": method, "params": params}))

@@ -48,6 +48,9 @@ CLOSE_TIME: Final = 2.0
 MISSED: Final = 2
 """Pings without an answer after which a peer is gone."""
 
+TOO_SLOW: Final = Close(Code.OVERLOADED, "messages were not read in time")
+"""Last word to a client that does not read what it is sent."""
+
 CLEAN: Final = frozenset({Code.NORMAL, Code.GOING_AWAY, Code.NO_CODE})
 """Last words of a client that does not mean to come back."""
 
@@ -84,6 +87,7 @@ class WebSocketConnection:
     def begin_with(self, opening: bytes, received: int, rest: bytes) -> None:
         """*opening* is what turns the connection into a WebSocket, *received* how many messages the client has, and
         *rest* what was read of its own already."""
+        self.wire.say_if_slow(write_close(TOO_SLOW))
         self._opening, self._has, self._incoming = opening, received, self._parsed(rest)
 
     async def run(self) -> None:
@@ -157,11 +161,11 @@ class WebSocketConnection:
     async def _take(self, turn: object) -> None:
         if self._is_over():  # another socket has taken over before this task had its first turn
             return
-        conversation, reading = self.conversation, self.reading
+        conversation, carrier = self.conversation, self.reading.carrier
         for count, received in enumerate(self._incoming, 1):
             if received is not None:
                 if type(received) is Text:  # as `_meet` has it, and a coroutine less: most are
-                    await conversation.receive(received.frame, reading)
+                    await conversation.receive(received.frame, carrier)
                 else:
                     await self._meet(received)
                 if self._is_over() or self.reading.turn is not turn:
@@ -172,7 +176,7 @@ class WebSocketConnection:
     async def _meet(self, received: Received) -> None:
         match received:
             case Text(frame):
-                await self.conversation.receive(frame, self.reading)
+                await self.conversation.receive(frame, self.reading.carrier)
             case Ping(payload):
                 self._count_control()
                 await self.wire.send(write_pong(payload))
