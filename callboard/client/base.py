@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import ClassVar, Never, TypeVar, cast
+from typing import Any, ClassVar, Never, TypeVar, cast
 
 import attrs
+import msgspec
 import trio
 from msgspec import UNSET
 
@@ -13,14 +14,19 @@ from callboard.actors.client.conversation import Conversation, Patience
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed, agree
 from callboard.client.cache import ListCache
+from callboard.client.candidates import Candidates
 from callboard.client.subscriptions import ChangeStream, ClientSubscriptions
+from callboard.codecs.envelope import ErrorResponse
+from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
+    METHODS,
     CompleteRequestParams,
     CompleteResult,
     CompletionArgument,
     CompletionContext,
     CompletionReference,
     Implementation,
+    JSONObject,
     LoggingLevel,
     Model,
     PaginatedRequestParams,
@@ -37,7 +43,7 @@ from callboard.codecs.revisions import (
     SetLevelRequestParams,
     Tool,
 )
-from callboard.errors import CallboardError, ConnectionLost
+from callboard.errors import CallboardError, ConnectionLost, ServerRefused
 from callboard.supervisor import Actor, Snapshot, Supervisor
 
 M = TypeVar("M", bound=Model)
@@ -135,6 +141,7 @@ class BaseClient:
 
     @property
     def revision(self) -> Revision:
+        """The revision of the protocol that was agreed on."""
         return self._agreed.revision
 
     @property
@@ -144,6 +151,7 @@ class BaseClient:
 
     @property
     def server_capabilities(self) -> ServerCapabilities:
+        """The capabilities that the server declares."""
         return self._agreed.capabilities
 
     @property
@@ -173,29 +181,33 @@ class BaseClient:
         return await self._catalogue.tools()
 
     async def resources(self) -> Sequence[Resource]:
+        """All resources, kept as long as the server allows."""
         return await self._catalogue.resources()
 
     async def templates(self) -> Sequence[ResourceTemplate]:
+        """All templates of resources, kept as long as the server allows."""
         return await self._catalogue.templates()
 
     async def prompts(self) -> Sequence[Prompt]:
+        """All prompts, kept as long as the server allows."""
         return await self._catalogue.prompts()
 
     # What to ask.
 
-    async def list_anew(self, what: str = "tools") -> None:
+    async def list_anew(self, what: str = "tools") -> Model:
         """Ask for the first page of the tools (or resources, templates, prompts), past the cache."""
         method = "resources/templates/list" if what == "templates" else f"{what}/list"
-        await self._conversation.request(method, PaginatedRequestParams(), patience=self._patience)
+        return await self._conversation.request(method, PaginatedRequestParams(), patience=self._patience)
 
-    async def read_anew(self, uri: str) -> None:
+    async def read_anew(self, uri: str) -> ReadResourceResult:
         """Read a resource, past the cache."""
-        await self._ask("resources/read", ReadResourceRequestParams(uri=uri), ReadResourceResult, None)
+        return await self._ask("resources/read", ReadResourceRequestParams(uri=uri), ReadResourceResult, None)
 
     async def complete(
         self, of: str, argument: str, value: str, *, settled: Mapping[str, str] | None = None
-    ) -> Sequence[str]:
-        """Candidates for an argument of a prompt (by name), or of a template (by its text)."""
+    ) -> Candidates:
+        """Candidates for an argument of a prompt (by name), or of a template (by its text): a list, which says also how
+        many there are in all."""
         reference: CompletionReference
         reference = ResourceTemplateReference(uri=of) if "://" in of else PromptReference(name=of)
         params = CompleteRequestParams(
@@ -203,7 +215,21 @@ class BaseClient:
             argument=CompletionArgument(name=argument, value=value),
             context=UNSET if settled is None else CompletionContext(arguments=dict(settled)),
         )
-        return (await self._ask("completion/complete", params, CompleteResult, None)).completion.values
+        return Candidates((await self._ask("completion/complete", params, CompleteResult, None)).completion)
+
+    async def request(self, method: str, /, *, patience: Patience | None = None, **params: Any) -> JSONObject:
+        """Ask for a method that the specification does not have, of an extension. Returns the members of the result.
+
+        Raises ValueError for a method of the specification, and as `call` does.
+        """
+        if method in METHODS:
+            raise ValueError(f"the specification has the method {method!r}: there is a function for it")
+        body = {**params, "_meta": dict(self._conversation.said())}
+        answer = await self._conversation.send(method, body, patience=self._within(patience))
+        if isinstance(answer, ErrorResponse):
+            raise ServerRefused(answer.code, answer.message, None if answer.data is UNSET else answer.data)
+        found: JSONObject = msgspec.json.decode(write_members(answer.result))
+        return found
 
     async def ping(self, *, patience: Patience | None = None) -> None:
         """See that the server is there. A modern one is asked about itself: it has no ping."""
@@ -217,6 +243,13 @@ class BaseClient:
             await self._conversation.request(
                 "logging/setLevel", SetLevelRequestParams(level=level), patience=self._patience
             )
+
+    async def tell_log_level(self) -> None:
+        """Tell a server that is told once per session how much to log. One that cannot log is not told."""
+        level = self._conversation.log_level
+        is_told_once = not self.revision.dialect.level_per_request
+        if level is not None and is_told_once and self._agreed.capabilities.logging is not UNSET:
+            await self.set_log_level(level)
 
     def listen(
         self, *, tools: bool = False, prompts: bool = False, lists: bool = False, resources: Sequence[str] = ()
@@ -247,8 +280,7 @@ class BaseClient:
             try:
                 self._agreed = await agree(self._conversation, self.revision)
                 self._catalogue.forget()
-                if self._conversation.log_level is not None and self._agreed.capabilities.logging is not UNSET:
-                    await self.set_log_level(self._conversation.log_level)
+                await self.tell_log_level()
                 await self._switchboard.begin_again()
                 is_open = True
                 self._renewals += 1

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self, TypeVar, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import attrs
 import msgspec
@@ -47,8 +47,10 @@ from callboard.errors import (
     InvalidParams,
     ServerRefused,
 )
-from callboard.server.signature.schemas import Validator, compile_schema
 from callboard.supervisor import get_logger
+
+if TYPE_CHECKING:
+    from callboard.server.signature.schemas import Validator
 
 log = get_logger("callboard.client")
 
@@ -92,13 +94,15 @@ class _Promise:
     """The output schema of a tool."""
 
     tool: str
-    validator: Validator
+    validator: "Validator"
     work: SchemaCost
 
     @classmethod
     def of(cls, tool: Tool) -> Self:
         """Raises `InvalidDefinition` if it cannot be understood."""
         schema = cast("Mapping[str, Any]", tool.output_schema)
+        from callboard.server.signature.schemas import compile_schema  # most tools promise nothing to hold them to
+
         return cls(tool.name, compile_schema(schema, is_strange=True), SchemaCost.of(schema))
 
     def is_kept(self, result: CallToolResult) -> bool:
@@ -153,30 +157,35 @@ class ListCache:
         self, params: CallToolRequestParams, patience: Patience, on_progress: OnProgress | None
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool. If the server says that headers are missing, its list is fetched anew, once."""
+        result = await self.with_headers(
+            params.name, lambda headers: self._ask("tools/call", params, patience, on_progress, headers)
+        )
+        if isinstance(result, CallToolResult):
+            return await self.checked(params.name, result)
+        return cast("InputRequiredResult", result)
+
+    async def with_headers(self, tool: str, ask: Callable[[HeaderMap], Awaitable[T]]) -> T:
+        """Make a call of *tool*. If the server says that headers are missing, its list is fetched anew, once."""
         try:
-            result = await self._call(params, patience, on_progress)
+            return await ask((self._headers or {}).get(tool, NO_HEADERS))
         except (ServerRefused, HttpRefused) as refused:
             if refusal(refused)[0] != HEADER_MISMATCH or not self.conversation.link.is_http:
                 raise
-            self._lists.pop("tools", None)
-            await self.tools()
-            result = await self._call(params, patience, on_progress)
-        if not isinstance(result, CallToolResult) or not self.checks_results:
+        self._lists.pop("tools", None)
+        await self.tools()
+        return await ask((self._headers or {}).get(tool, NO_HEADERS))
+
+    async def checked(self, tool: str, result: CallToolResult) -> CallToolResult:
+        """*result*, if it is what the tool promises. Raises `BadAnswer`."""
+        if not self.checks_results:
             return result
         if self._listed is None and result.structured_content is not UNSET:
             await self._learn_late()
-        if not self._keeps_promise(params.name, result):
+        if not self._keeps_promise(tool, result):
             await self.tools()  # it may promise something else by now
-            if not self._keeps_promise(params.name, result):
-                raise BadAnswer(f"{params.name[:128]}: the result does not match the tool's output schema")
+            if not self._keeps_promise(tool, result):
+                raise BadAnswer(f"{tool[:128]}: the result does not match the tool's output schema")
         return result
-
-    async def _call(
-        self, params: CallToolRequestParams, patience: Patience, on_progress: OnProgress | None
-    ) -> CallToolResult | InputRequiredResult:
-        header_map = (self._headers or {}).get(params.name, NO_HEADERS)
-        result = await self._ask("tools/call", params, patience, on_progress, header_map)
-        return cast("CallToolResult | InputRequiredResult", result)
 
     async def read(
         self, params: ReadResourceRequestParams, patience: Patience

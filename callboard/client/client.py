@@ -1,9 +1,9 @@
 """The client API: the same calls to any server, of any revision, over any transport."""
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 import attrs
 import trio
@@ -21,6 +21,7 @@ from callboard.client.callbacks import Elicitation, Roots, Sampling, answers_of,
 from callboard.client.connect import Connector
 from callboard.client.manual import ManualClient
 from callboard.client.routes import ClientAccess, Target, ways_to
+from callboard.client.tasks import ClientTasks, TaskHandle
 from callboard.codecs.revisions import (
     CallToolRequestParams,
     CallToolResult,
@@ -28,14 +29,21 @@ from callboard.codecs.revisions import (
     GetPromptRequestParams,
     GetPromptResult,
     Implementation,
+    JSONObject,
     LoggingLevel,
     ReadResourceRequestParams,
     ReadResourceResult,
     Revision,
 )
+from callboard.codecs.tasks import TaskView
+from callboard.errors import HttpRefused, ServerRefused
 from callboard.supervisor import open_tree
 from callboard.transports.client.credentials import Auth
 from callboard.transports.client.process import OnStderr
+
+if TYPE_CHECKING:
+    from callboard.client.skills import LoadedSkill
+    from callboard.codecs.skills import SkillEntry
 
 C = TypeVar("C", bound=BaseClient)
 
@@ -45,24 +53,73 @@ THIS: Final = Implementation(name="callboard", version=__version__)
 class Client(BaseClient):
     """A conversation with one server. Make it with `connect`."""
 
-    def call(self, tool: str, /, *, patience: Patience | None = None, **arguments: Any) -> Calling[CallToolResult]:
+    @overload
+    def call(
+        self, tool: str, /, *, patience: Patience | None = None, task: Literal[True], **arguments: Any
+    ) -> Calling[TaskHandle]: ...
+
+    @overload
+    def call(self, tool: str, /, *, patience: Patience | None = None, **arguments: Any) -> Calling[CallToolResult]: ...
+
+    def call(
+        self, tool: str, /, *, patience: Patience | None = None, task: Any = UNSET, **arguments: Any
+    ) -> Calling[CallToolResult] | Calling[TaskHandle]:
         """Call a tool: awaited it is the result, entered it also tells of progress.
 
         The end of the block waits for the result. Leaving it by an exception, a cancelled scope or `cancel` cancels the
-        call at the server.
+        call at the server. With `task=True` it may go on as a task, and is a `TaskHandle` as soon as the server has
+        begun with it. (A tool with an argument of that name: `call_with`.)
         """
-        return self.call_with(tool, arguments, patience=patience)
+        if task is True:
+            return self.call_with(tool, arguments, patience=patience, task=True)
+        given = arguments if task is UNSET else {**arguments, "task": task}
+        return self.call_with(tool, given, patience=patience)
 
+    @overload
+    def call_with(
+        self, tool: str, arguments: Mapping[str, Any], *, patience: Patience | None = None, task: Literal[True]
+    ) -> Calling[TaskHandle]: ...
+
+    @overload
     def call_with(
         self, tool: str, arguments: Mapping[str, Any], *, patience: Patience | None = None
-    ) -> Calling[CallToolResult]:
+    ) -> Calling[CallToolResult]: ...
+
+    def call_with(
+        self, tool: str, arguments: Mapping[str, Any], *, patience: Patience | None = None, task: bool = False
+    ) -> Calling[CallToolResult] | Calling[TaskHandle]:
         """As `call`, for arguments that are no Python names, or come as they are."""
         params = CallToolRequestParams(name=tool, arguments=dict(arguments))
+        within = self._within(patience)
 
         async def ask(on_progress: OnProgress | None) -> CallToolResult:
-            return cast("CallToolResult", await self._catalogue.call(params, self._within(patience), on_progress))
+            return await self._call(params, within, on_progress)
 
-        return Calling(ask)
+        async def begin(on_progress: OnProgress | None) -> TaskHandle:
+            return await self._tasks.begin(params, patience=within, on_progress=on_progress)
+
+        return Calling(begin) if task else Calling(ask)
+
+    async def _call(
+        self, params: CallToolRequestParams, patience: Patience, on_progress: OnProgress | None
+    ) -> CallToolResult:
+        """Call a tool. What its server takes only as a task is seen through as one."""
+        if not self._tasks.must_begin(self._conversation.capabilities):
+            try:
+                return cast("CallToolResult", await self._catalogue.call(params, patience, on_progress))
+            except (ServerRefused, HttpRefused) as refused:
+                if not self._tasks.is_wanted(refused):
+                    raise
+        task = await self._tasks.begin(params, patience=patience, on_progress=on_progress)
+        return await task.see_through()
+
+    def task(self, task_id: str) -> TaskHandle:
+        """The handle of a task that is known by its id. Nothing is asked yet: `refresh` does that."""
+        return TaskHandle(self._tasks, None, TaskView(task_id, "working"))
+
+    @property
+    def _tasks(self) -> ClientTasks:
+        return ClientTasks(self._conversation, self._catalogue, self._patience, self._agreed.capabilities)
 
     async def read(self, uri: str, *, patience: Patience | None = None) -> ReadResourceResult:
         """Read a resource, kept as long as the server allows."""
@@ -79,6 +136,18 @@ class Client(BaseClient):
         """As `prompt`, for arguments that are no Python names, or come as they are."""
         params = GetPromptRequestParams(name=name, arguments=dict(arguments) or UNSET)
         return cast("GetPromptResult", await self._catalogue.prompt(params, self._within(patience)))
+
+    async def skills(self) -> "Sequence[SkillEntry]":
+        """The skills that the server lists. None of their files is read."""
+        from callboard.client.skills import listed_skills  # with a parser of YAML, which most clients do not need
+
+        return await listed_skills(self._conversation, self._patience)
+
+    async def skill(self, of: "SkillEntry | str") -> "LoadedSkill":
+        """Read the SKILL.md of a skill, by its entry or URI. Raises `BadSkill` if it is not what the entry says."""
+        from callboard.client.skills import load_skill
+
+        return await load_skill(self._conversation, of, self._patience)
 
 
 class Common(TypedDict, total=False):
@@ -97,6 +166,8 @@ class Common(TypedDict, total=False):
     auth: Auth | None
     on_stderr: OnStderr | None
     check_results: bool
+    extensions: Mapping[str, JSONObject] | None
+    experimental: Mapping[str, JSONObject] | None
 
 
 @overload
@@ -133,6 +204,8 @@ def connect(
     auth: Auth | None = None,
     on_stderr: OnStderr | None = None,
     check_results: bool = True,
+    extensions: Mapping[str, JSONObject] | None = None,
+    experimental: Mapping[str, JSONObject] | None = None,
 ) -> AbstractAsyncContextManager[Client] | AbstractAsyncContextManager[ManualClient]:
     """Connect to an MCP server: a URL, a command (a list), `FILE.py:NAME`, `FILE.json#NAME`, or a `Server`.
 
@@ -141,7 +214,8 @@ def connect(
     may be asked; without it, what there are functions for. *revision* insists on one; otherwise it is the newest that
     both speak. *headers* go with every HTTP request, and *tls* says which certificates are believed. *auth* (from
     `callboard.oauth`) is asked when a server over HTTP wants authorization. With *check_results* off a tool's
-    results are taken as they come, and its list is not fetched to know what it promises.
+    results are taken as they come, and its list is not fetched to know what it promises. *extensions* (their settings
+    by id) and *experimental* are declared to the server; `Client.request` uses their methods.
 
     Raises `CannotConnect` or `NotAuthorized` with the reason, in one line.
     """
@@ -149,9 +223,14 @@ def connect(
         raise ValueError(f"invalid input={input!r}: expected 'answer' or 'manual'")
     if capabilities is not None and input == "answer":
         raise ValueError("capabilities= is only for input='manual'; otherwise the callbacks declare them")
+    declared = capabilities or capabilities_of(sampling, elicitation, roots)
+    if extensions:
+        declared = attrs.evolve(declared, extensions=dict(extensions))
+    if experimental:
+        declared = attrs.evolve(declared, experimental=dict(experimental))
     said = _Said(
         answers=answers_of(sampling, elicitation, roots),
-        capabilities=capabilities or capabilities_of(sampling, elicitation, roots),
+        capabilities=declared,
         info=info,
         log_level=log_level,
         on_log=on_log,
@@ -185,6 +264,8 @@ async def _connected(
     *,
     checks_results: bool,
 ) -> AsyncIterator[C]:
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError("callboard.connect runs on Trio: use trio.run(), or on asyncio callboard.asyncio.connect")
     ways = ways_to(target, access)
     async with open_tree(tree.client()) as root, AsyncExitStack() as stack:
         answering = Answering(said.answers, root.supervisor_of(tree.ANSWERS))
@@ -208,6 +289,7 @@ async def _connected(
         try:
             if conversation.link.is_http and agreed.revision.dialect.has_sessions:
                 await conversation.link.wait_listening()
+            await client.tell_log_level()
             yield client
         finally:
             with trio.CancelScope(shield=True):  # bounded by the link

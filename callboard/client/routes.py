@@ -1,31 +1,32 @@
 """Targets of `connect`: URLs, commands, files that name either, and servers in this process."""
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Link
-from callboard.actors.server.session_tree import open_session
 from callboard.config.entry import Remote, is_entry, read_entry
 from callboard.errors import CannotConnect, CannotServe
-from callboard.server.load import load_server
-from callboard.server.server import Server
 from callboard.transports.client.credentials import Auth
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pool import Origin, Pool, shown
 from callboard.transports.client.process import Command, OnStderr, running
 from callboard.transports.client.sse_pair import open_pair
-from callboard.transports.client.websocket import open_websocket
-from callboard.transports.client.websocket_socket import Door
 from callboard.transports.memory import memory_pair
+
+if TYPE_CHECKING:  # a client of a URL needs neither a server nor a WebSocket, and both take time to load
+    from callboard.server.server import Server
 
 _HTTP: Final = ("http", "https")
 _WEBSOCKET: Final = ("ws", "wss")
+_HOST: Final = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:]+\]|[\w-]+(?=:\d))(:\d+)?(/|$)", re.ASCII)
+"""An address of the web without its scheme: `localhost:8000/mcp`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +59,7 @@ class TransportRoutes:
     ways: tuple[TransportRoute, ...]
 
 
-Target: TypeAlias = str | Sequence[str] | Command | Remote | Server | TransportRoutes
+Target: TypeAlias = "str | Sequence[str] | Command | Remote | Server | TransportRoutes"
 """A URL, `FILE.py:NAME`, `FILE.json#NAME`, a command with its arguments, a `Server`, or ways of one's own."""
 
 
@@ -68,24 +69,27 @@ def ways_to(target: Target, access: ClientAccess) -> TransportRoutes:
         target = _named(target)
     if isinstance(target, TransportRoutes):
         return target
-    if isinstance(target, Server):
-        return TransportRoutes(None, (TransportRoute("memory", lambda: _in_memory(target)),))
     if isinstance(target, Remote):
         return _by_url(target, access)
+    if not isinstance(target, Command | Sequence):
+        return TransportRoutes(None, (TransportRoute("memory", lambda: _in_memory(target)),))
     command = target if isinstance(target, Command) else Command.of(target)
     return TransportRoutes(
         (command.args, command.cwd), (TransportRoute("stdio", lambda: running(command, access.on_stderr)),)
     )
 
 
-def _named(text: str) -> Remote | Command | Server:
+def _named(text: str) -> "Remote | Command | Server":
     if "://" in text:
         return Remote(url=text)
     if is_entry(text):
         return read_entry(text)
-    if ".py" not in text:
+    from callboard.server.load import is_module_target, load_server  # with all that a server needs
+
+    if ".py" not in text and not (":" in text and is_module_target(text)):
+        hint = f"; did you mean http://{text[:200]}?" if _HOST.match(text) else ""
         raise CannotConnect(
-            f"{text[:200]!r} is not a target: expected a URL, FILE.py:NAME, FILE.json#NAME, or a command"
+            f"{text[:200]!r} is not a target: expected a URL, FILE.py:NAME, FILE.json#NAME, or a command{hint}"
         )
     try:
         return load_server(text)
@@ -94,7 +98,9 @@ def _named(text: str) -> Remote | Command | Server:
 
 
 @asynccontextmanager
-async def _in_memory(server: Server) -> AsyncIterator[Link]:
+async def _in_memory(server: "Server") -> AsyncIterator[Link]:
+    from callboard.actors.server.session_tree import open_session
+
     async with server.host() as host:
         there, here = memory_pair()
         await open_session(host, here, "client")
@@ -118,6 +124,9 @@ def _by_url(remote: Remote, access: ClientAccess) -> TransportRoutes:
         return HttpLink(Pool(origin, access.tls), target, headers, credentials)
 
     if origin.scheme in _WEBSOCKET:
+        from callboard.transports.client.websocket import open_websocket
+        from callboard.transports.client.websocket_socket import Door
+
         door = Door(origin, target, headers, access.tls, credentials=credentials)
         return TransportRoutes((origin, target), (TransportRoute("websocket", lambda: open_websocket(door)),))
     http = TransportRoute("http", lambda: _http(link()))

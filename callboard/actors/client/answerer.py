@@ -12,6 +12,7 @@ from callboard.actors.client.link import Link
 from callboard.actors.frames import error_frame, result_frame
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.shares import Shares
+from callboard.codecs.bridge.tasks import about_task, task_named
 from callboard.codecs.envelope import Request, RequestId, size_of
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
@@ -188,4 +189,5 @@ class Answerer(Actor[Never]):
         answer = self.answering.find(request.method)
         params = request.members
         check_modelled(params)
-        return await answer(read_params(self.revision, request.method, write_members(params)))
+        result = await answer(read_params(self.revision, request.method, write_members(params)))
+        return about_task(result, task_named(params)) if self.revision.dialect.has_tasks else result

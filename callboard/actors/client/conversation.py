@@ -23,6 +23,7 @@ from callboard.codecs.mcp_headers.mirror import MIRRORED_NAME, mirror
 from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import (
     LATEST,
+    METHODS,
     CallToolRequestParams,
     CancelledNotificationParams,
     ClientCapabilities,
@@ -229,12 +230,12 @@ class Conversation:
             if on_progress is None and on_told is None
             else NotificationHandler(on_progress=on_progress, on_told=on_told)
         )
-        body = self._body(method, params)
+        body = self.body(method, params)
         body["_meta"] = {**body.get("_meta", {}), **self.said()}
         answer = await self.send(method, body, patience=patience, hearer=hearer, header_map=header_map)
         if on_told is not None and isinstance(answer, ResultResponse) and not answer.result:
             return Empty()  # a subscription that the server ended
-        return self._read(method, answer)
+        return self.read(method, answer)
 
     async def send(
         self,
@@ -312,7 +313,10 @@ class Conversation:
                 self._cancelled(message)
             case method:
                 params = message.members
-                self._told_of_change(method, params, hearer.on_told or self.on_change)
+                if method not in METHODS and hearer.on_custom is not None:
+                    hearer.on_custom(method, params)
+                else:
+                    self._told_of_change(method, params, hearer.on_told or self.on_change)
                 if self.wait_change is not None:
                     await self.wait_change()
 
@@ -361,7 +365,7 @@ class Conversation:
             return frame, _lines(mirror(version, method, members, header_map))
         return frame, _name_lines(version, method, name, bytes(said))
 
-    def _body(self, method: str, params: Model) -> dict[str, Any]:
+    def body(self, method: str, params: Model) -> dict[str, Any]:
         """The params. A call that says nothing but what it calls needs no look at the model: most are of that kind."""
         if type(params) is CallToolRequestParams and _is_bare(params):
             bare: dict[str, Any] = {"name": params.name}
@@ -380,7 +384,8 @@ class Conversation:
 
     # What comes in.
 
-    def _read(self, method: str, answer: ResultResponse | ErrorResponse) -> Model:
+    def read(self, method: str, answer: ResultResponse | ErrorResponse) -> Model:
+        """The result in an answer. Raises `ServerRefused` for an error, and `BadAnswer`."""
         if isinstance(answer, ErrorResponse):
             data = None if answer.data is UNSET else answer.data
             raise ServerRefused(answer.code, answer.message, data)

@@ -31,6 +31,10 @@ class Hearer(Protocol):
         """Hears notifications: those of a subscription, and those that came on this request's way."""
 
     @property
+    def on_custom(self) -> OnChange | None:
+        """Hears notifications that the specification does not have, if they came on this request's way."""
+
+    @property
     def on_log(self) -> OnLog | None: ...
 
     @property
@@ -48,6 +52,7 @@ class NotificationHandler:
 
     on_progress: OnProgress | None = None
     on_told: OnChange | None = None
+    on_custom: OnChange | None = None
     on_log: OnLog | None = None
     on_question: OnQuestion | None = None
     why_cancelled: Callable[[], str] | None = None
