@@ -2,8 +2,8 @@
 
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import msgspec
@@ -11,8 +11,10 @@ from msgspec import UNSET
 
 from callboard.actors.changes import ListName
 from callboard.actors.rules import NO_RULES
-from callboard.actors.server.client_requests import ClientRequest
+from callboard.actors.server.client_requests import ClientRequest, check_declared
 from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.task import HostedTask
+from callboard.actors.server.task_exchange import TaskExchange
 from callboard.actors.turns import check_turns
 from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import RequestId
@@ -24,6 +26,7 @@ from callboard.codecs.revisions import (
     ElicitRequestURLParams,
     ElicitResult,
     Implementation,
+    JSONObject,
     JSONValue,
     ListRootsRequestParams,
     ListRootsResult,
@@ -36,9 +39,11 @@ from callboard.codecs.revisions import (
     TextContent,
     Tool,
     ToolChoice,
+    UnsetType,
+    URLElicitationRequiredData,
     declares,
 )
-from callboard.errors import InsufficientScope
+from callboard.errors import InsufficientScope, InvalidParams, UrlRequired
 from callboard.server.content.errors import ToolError
 from callboard.server.content.forms import form_for, form_of, read_form
 
@@ -51,6 +56,7 @@ C = TypeVar("C")
 ClientAbility: TypeAlias = Literal[
     "elicitation", "elicitation.form", "elicitation.url", "roots", "sampling", "sampling.context", "sampling.tools"
 ]
+IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
 
 
 class Declined(ToolError):
@@ -80,11 +86,19 @@ class Reply:
 
     @property
     def model(self) -> str:
+        """The name of the model."""
         return self.result.model
 
     @property
     def stop_reason(self) -> str | None:
+        """Why the model stopped, if the client says so: `endTurn`, `maxTokens`, `toolUse`, ..."""
         return None if self.result.stop_reason is UNSET else self.result.stop_reason
+
+
+class Asker(Protocol):
+    """Asks the client, and waits for its answers."""
+
+    async def ask(self, questions: Sequence[ClientRequest], *, at_once: bool = False) -> list[Model]: ...
 
 
 @attrs.frozen(eq=False)
@@ -93,13 +107,13 @@ class Asking(Generic[T]):
 
     question: ClientRequest
     read: Callable[[Model], T]
-    _exchange: Exchange
+    _asker: Asker
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._ask().__await__()
 
     async def _ask(self) -> T:
-        (answer,) = await self._exchange.ask([self.question])
+        (answer,) = await self._asker.ask([self.question])
         return self.read(answer)
 
 
@@ -123,6 +137,31 @@ class News(Protocol):
 
     def notify_updated(self, uri: str) -> None: ...
     def notify_changed(self, name: ListName) -> None: ...
+    def complete_elicitation(self, elicitation_id: str) -> bool: ...
+
+    def own_name(self, name: str) -> str:
+        """The name that the server itself gave to the tool or prompt *name*, if it is mounted in another one."""
+
+
+@attrs.define(eq=False)
+class _Reported(Generic[T]):
+    """Items of `Context.progress`. No generator: one that a cancelled handler leaves would warn of not being closed."""
+
+    _items: Iterator[T]
+    _report: Callable[..., Awaitable[None]]
+    _total: float | None
+    _given: int = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._given:
+            await self._report(self._given, total=self._total)
+        for item in self._items:
+            self._given += 1
+            return item
+        raise StopAsyncIteration
 
 
 @attrs.frozen(eq=False)
@@ -132,20 +171,48 @@ class Context:
     _exchange: Exchange
     _news: News
     lifespan: Any = None
+    """The value of the server's lifespan."""
 
     # The client.
 
     @property
     def request_id(self) -> RequestId:
+        """The id that the client gave to the request."""
         return self._exchange.slot.request_id
 
     @property
     def method(self) -> str:
-        """The method: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`."""
+        """The method: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`. A middleware also stands
+        before `tools/list`, `resources/list`, `resources/templates/list` and `prompts/list`."""
         return self._exchange.request.method
 
     @property
+    def target(self) -> str:
+        """The name of the tool or prompt, or the URI of the resource, that the request is about. Empty for a list."""
+        route, ref = self._exchange.route, self._exchange.request.members.get("ref")
+        if ref is not None:
+            said = _object(ref)
+            return self._news.own_name(str(said["name"])) if "name" in said else str(said.get("uri", ""))
+        return self._news.own_name(route.name) if route.name else route.uri or ""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a call or a prompt as the client sent them: JSON, not held to any type. A copy.
+
+        Raises `InvalidParams` if they are no object.
+        """
+        said = self._exchange.request.members.get("arguments")
+        return {} if said is None else _object(said)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the client's HTTP request, by their names in lower case: those that `Server(headers=[...])` names.
+        Empty on other transports. The client may say anything in them."""
+        return {name.decode(): value.decode() for name, value in self._exchange.passed}
+
+    @property
     def principal(self) -> str:
+        """The name of the caller, as its token says; `anonymous` without one."""
         return self._exchange.terms.principal
 
     @property
@@ -164,6 +231,7 @@ class Context:
 
     @property
     def revision(self) -> Revision:
+        """The revision of the protocol that the client uses."""
         return self._exchange.terms.revision
 
     @property
@@ -173,6 +241,7 @@ class Context:
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
+        """The capabilities that the client declares."""
         return self._exchange.terms.capabilities
 
     def client_can(self, what: ClientAbility) -> bool:
@@ -186,6 +255,13 @@ class Context:
         found: dict[str, Any] = {} if said is None else msgspec.json.decode(said)
         return found
 
+    @property
+    def task(self) -> HostedTask | None:
+        """The task that this call is, or may become: its `status_message` and `poll_interval` may be set. None for a
+        call that its client waits for."""
+        task = self._exchange.task if isinstance(self._exchange, TaskExchange) else None
+        return task if isinstance(task, HostedTask) else None
+
     # What to say.
 
     async def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> None:
@@ -196,13 +272,11 @@ class Context:
         """Say how far the work has come. Cheap: the client gets at most one in ten milliseconds."""
         await self._exchange.report(progress, total, message)
 
-    async def progress(self, items: Iterable[T], *, total: float | None = None) -> AsyncIterator[T]:
+    def progress(self, items: Iterable[T], *, total: float | None = None) -> AsyncIterator[T]:
         """Yield *items*, and report after each."""
         if total is None and isinstance(items, Sequence):
             total = len(items)
-        for number, item in enumerate(items, 1):
-            yield item
-            await self.report(number, total=total)
+        return _Reported(iter(items), self.report, total)
 
     def notify_updated(self, uri: str) -> None:
         """Tell all subscribers, not only this client, that a resource has another content now."""
@@ -221,6 +295,10 @@ class Context:
 
     # What to ask.
 
+    @property
+    def _asker(self) -> Asker:
+        return self._exchange
+
     @overload
     def elicit(self, message: str, form: type[T], *, key: str | None = None) -> Asking[T]: ...
     @overload
@@ -238,7 +316,7 @@ class Context:
         def answer(model: Model) -> Any:
             return read_form(form, _accepted(model).content or {})
 
-        return Asking(ClientRequest("elicitation/create", params, key), answer, self._exchange)
+        return Asking(ClientRequest("elicitation/create", params, key), answer, self._asker)
 
     def elicit_url(self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None) -> Asking[None]:
         """Ask the user to open *url*: for what must not pass through the client. Accepted means opened, not done.
@@ -248,12 +326,34 @@ class Context:
         if _WEB.match(url) is None:
             raise ValueError(f"invalid URL {url[:200]!r}: expected an absolute https URL")
         elicitation_id = elicitation_id or secrets.token_urlsafe(9)
+        session = self._exchange.session
+        if session is not None and self.revision.dialect.has_elicitation_ids:
+            session.sent_to(elicitation_id)
         params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
 
         def answer(model: Model) -> None:
             _accepted(model)
 
-        return Asking(ClientRequest("elicitation/create", params, key), answer, self._exchange)
+        return Asking(ClientRequest("elicitation/create", params, key), answer, self._asker)
+
+    def require_url(self, message: str, url: str, *, elicitation_id: str = "") -> InputRequired:
+        """Return it from a handler that can do nothing before the user has been at *url*; the client calls again.
+
+        A client of 2025-11-25 gets the error -32042, a later one is asked to open the page and to try again. Tell the
+        former with `complete_elicitation` when the user is done there. Raises ValueError for what is no web address,
+        `MissingCapability` if the client declares no URLs, and that error.
+        """
+        asking = self.elicit_url(message, url, elicitation_id=elicitation_id, key="url")
+        terms = self._exchange.terms
+        if terms.revision.dialect.asks_in_results:
+            return InputRequired([asking])
+        check_declared(asking.question, terms)
+        pages = cast("ElicitRequestURLParams", asking.question.params)
+        raise UrlRequired(message, URLElicitationRequiredData(elicitations=[pages]))
+
+    def complete_elicitation(self, elicitation_id: str) -> bool:
+        """See `Server.complete_elicitation`."""
+        return self._news.complete_elicitation(elicitation_id)
 
     def sample(
         self,
@@ -266,9 +366,15 @@ class Context:
         preferences: ModelPreferences | None = None,
         tools: Sequence[Tool] = (),
         tool_choice: ToolChoice | None = None,
+        include_context: IncludeContext | None = None,
+        metadata: JSONObject | None = None,
         key: str | None = None,
     ) -> Asking[Reply]:
         """Ask the client's model.
+
+        *include_context* asks the client to add what it knows from this server, or from all of its servers. A client of
+        2025-11-25 or later declares `sampling.context` if it does; one that does not is asked without it. *metadata* is
+        for the provider of the model, and passed on as it is.
 
         Raises ValueError for messages in which tools are not answered as the protocol wants.
         """
@@ -284,12 +390,21 @@ class Context:
             model_preferences=UNSET if preferences is None else preferences,
             tools=tools or UNSET,
             tool_choice=UNSET if tool_choice is None else tool_choice,
+            include_context=self._context_for(include_context),
+            metadata=UNSET if metadata is None else metadata,
         )
 
         def answer(model: Model) -> Reply:
             return Reply(cast("CreateMessageResult", model))
 
-        return Asking(ClientRequest("sampling/createMessage", params, key), answer, self._exchange)
+        return Asking(ClientRequest("sampling/createMessage", params, key), answer, self._asker)
+
+    def _context_for(self, wanted: IncludeContext | None) -> IncludeContext | UnsetType:
+        """What a client may be asked to include: it is advice, and no reason to ask nothing."""
+        if wanted is None or wanted == "none":
+            return UNSET if wanted is None else wanted
+        is_understood = not self.revision.dialect.declares_sampling_context or self.client_can("sampling.context")
+        return wanted if is_understood else UNSET
 
     def roots(self, *, key: str | None = None) -> Asking[list[Root]]:
         """Ask for the folders that the client works in."""
@@ -297,7 +412,7 @@ class Context:
         def answer(model: Model) -> list[Root]:
             return list(cast("ListRootsResult", model).roots)
 
-        return Asking(ClientRequest("roots/list", ListRootsRequestParams(), key), answer, self._exchange)
+        return Asking(ClientRequest("roots/list", ListRootsRequestParams(), key), answer, self._asker)
 
     def answered(self, asking: Asking[T]) -> T | None:
         """The answer to a question that an earlier run asked by `InputRequired`; None if it was not answered."""
@@ -322,6 +437,13 @@ class Context:
         """Ask several questions together: in the modern era the client gets them in one round."""
         answers = await self._exchange.ask([asking.question for asking in askings], at_once=True)
         return tuple(asking.read(answer) for asking, answer in zip(askings, answers, strict=True))
+
+
+def _object(said: msgspec.Raw) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(said, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as reason:
+        raise InvalidParams(f"params: expected an object ({reason})") from None
 
 
 def _accepted(model: Model) -> ElicitResult:

@@ -23,6 +23,12 @@ TRACEBACK_FRAMES: Final = 20
 TRACEBACK_TEXT: Final = 16_384
 """Longest traceback in the log, in characters. An exception may quote a payload."""
 
+FOREIGN: Final = ("no running event loop", "no current event loop", "some other framework like asyncio")
+"""Words of asyncio and of Trio for code of the former that is awaited in the latter."""
+
+FOREIGN_TEXT: Final = 1000
+"""Characters of an exception's text in which those words are looked for."""
+
 NAME_TEXT: Final = 128
 """Longest name or request id in the log, in characters. Both are the client's words."""
 
@@ -36,9 +42,17 @@ def log_failure(error: Exception, request: Request, name: str, function: Any = N
         "failure": failure_text(error),
         "where": _place(function) if isinstance(error, BadResult) else where(error),
     }
+    if (hint := _hint(error)) is not None:
+        facts["hint"] = hint
     if shows_tracebacks() and not isinstance(error, BadResult):
         facts["exception"] = _traceback(error)
     log.error("handler_failed", **facts)
+
+
+def log_traceback(event: str, error: Exception, **facts: Any) -> None:
+    """Log the traceback of what an author's code raised, where the author is likely to look; else nothing."""
+    if shows_tracebacks():
+        log.error(event, **facts, exception=_traceback(error))
 
 
 def exited(error: SystemExit | BaseExceptionGroup[BaseException]) -> RuntimeError:
@@ -76,6 +90,18 @@ def _traceback(error: Exception) -> str:
     text = "".join(traceback.format_exception(error, limit=-TRACEBACK_FRAMES)).rstrip()
     half = TRACEBACK_TEXT // 2  # the places stand first, the text of the exception last
     return text if len(text) <= TRACEBACK_TEXT else f"{text[:half]}…{text[1 - half :]}"
+
+
+def _hint(error: Exception) -> str | None:
+    """What to do about a handler that is written for another event loop than it runs in."""
+    if type(error) not in (RuntimeError, TypeError):  # an author's own may have no text
+        return None
+    text = str(error)[:FOREIGN_TEXT]
+    if any(told in text for told in FOREIGN):
+        return 'handlers run on Trio: for asyncio code use @server.tool(loop="asyncio") or Server(loop="asyncio")'
+    if text == "must be called from async context":
+        return 'this handler runs on asyncio, by loop="asyncio": use asyncio functions in place of Trio\'s'
+    return None
 
 
 def _place(function: Any) -> str:

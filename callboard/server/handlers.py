@@ -1,9 +1,9 @@
 """A server at work: the handlers behind each method, as the engine calls them."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import attrs
 import msgspec
@@ -11,13 +11,16 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.changes import ListName
-from callboard.actors.frames import Outcome
 from callboard.actors.rules import NO_RULES, NO_SCOPES, OPEN, AccessRules, Approval, Decision, Gate, GuardedKind
 from callboard.actors.server.approvals import approved
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange, Handler
-from callboard.actors.server.host import Instant
+from callboard.actors.server.extensions import AddedMethod
+from callboard.actors.server.offer import Instant
+from callboard.actors.server.task_store import TaskStore
+from callboard.actors.terms import Terms
 from callboard.codecs.caller import Caller
-from callboard.codecs.envelope import Request
+from callboard.codecs.envelope import Notification, Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     CallToolRequestParams,
@@ -42,7 +45,6 @@ from callboard.codecs.revisions import (
     ReadResourceResult,
     Revision,
     ServerCapabilities,
-    TextContent,
 )
 from callboard.codecs.revisions.calls import Structured
 from callboard.codecs.routing import Route
@@ -53,12 +55,15 @@ from callboard.errors import (
     MissingCapability,
     Overloaded,
     ResourceNotFound,
+    UrlRequired,
 )
 from callboard.server.content.content import to_contents, to_messages, to_result
 from callboard.server.content.errors import BadArguments, Unfit
-from callboard.server.content.failures import error_result, failure_text, is_unexpected
+from callboard.server.content.failures import error_result, is_unexpected
 from callboard.server.context import Context, InputRequired, News
+from callboard.server.extension import Extension, ExtensionRun, added_by, tell
 from callboard.server.faults import exited, log_failure
+from callboard.server.middleware import Middleware, Serve, as_model, checked, guarded, through
 from callboard.server.registry import (
     CacheHint,
     E,
@@ -81,11 +86,6 @@ MAX_VALUES: Final = 100
 """Most candidates of one completion. The specification's limit."""
 
 
-GoOn: TypeAlias = Callable[[], Awaitable[Model]]
-Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
-"""Stands around every handler: does what it wants before and after, and calls the second argument in between."""
-
-_Handler: TypeAlias = Callable[[Exchange], Awaitable[Any]]
 _CALL: Final = frozenset(("name", "arguments", "_meta"))
 _BRACE: Final = ord("{")
 
@@ -95,6 +95,7 @@ class Declarations(News, Protocol):
 
     registry: Registry
     middlewares: list[Middleware]
+    extensions: list[Extension]
     lists_kept: CacheHint
     show_errors: bool
     threads: int
@@ -106,7 +107,9 @@ class Declarations(News, Protocol):
 class ServerOffer:
     """One run of a server: what the engine is handed as its offer."""
 
-    def __init__(self, server: Declarations, lifespan: Any) -> None:
+    def __init__(
+        self, server: Declarations, lifespan: Any, around_lists: Callable[[Serve], Serve] | None = None
+    ) -> None:
         self._server = server
         self._registry = server.registry
         self._lifespan = lifespan
@@ -116,28 +119,56 @@ class ServerOffer:
         self.info: Implementation = server.info
         self.instructions: str | None = server.instructions
         self.revisions: frozenset[Revision] = server.revisions
-        self.instant: Mapping[str, Instant] = {
-            "server/discover": self._discover,
+        lists: Mapping[str, Instant] = {
             "tools/list": self._list_tools,
             "resources/list": self._list_resources,
             "resources/templates/list": self._list_templates,
             "prompts/list": self._list_prompts,
         }
-        handlers: Mapping[str, _Handler] = {
-            "tools/call": self._call_as_model if server.middlewares else self._call_tool,
+        handlers: Mapping[str, Serve] = {
+            "tools/call": self._call_tool,
             "resources/read": self._read_resource,
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
         }
-        self.handlers: Mapping[str, Handler] = {
+        self.instant: Mapping[str, Instant] = {"server/discover": self._discover}
+        self.handlers: Mapping[str, Handler]
+        waiting: dict[str, Serve] = {name: partial(_awaited, instant) for name, instant in lists.items()}
+        if around_lists is not None:
+            waiting = {name: around_lists(listed) for name, listed in waiting.items()}
+        if server.middlewares:
+            self.handlers = {name: self._layered(inner) for name, inner in {**handlers, **waiting}.items()}
+        else:
             # A call has a result of its own for a tool that fails: without middlewares nothing else can.
-            name: inner if name == "tools/call" and not server.middlewares else self._guarded(inner)
-            for name, inner in handlers.items()
-        }
+            guarded_ones = {name: self._guarded(inner) for name, inner in handlers.items() if name != "tools/call"}
+            slow_lists = {} if around_lists is None else waiting
+            guarded_lists = {name: self._guarded(listed) for name, listed in slow_lists.items()}
+            self.instant = {**self.instant, **({} if slow_lists else lists)}
+            self.handlers = {"tools/call": self._call_tool, **guarded_ones, **guarded_lists}
+        run = ExtensionRun(server=server, lifespan=lifespan, limiter=self._limiter, guard=self.guard)
+        for one in server.extensions:
+            self.handlers = {name: one.around(run, name, handler) for name, handler in self.handlers.items()}
+        self.added: Mapping[str, AddedMethod] = added_by(server.extensions, run)
+        stores = (run.kept[one.id] for one in server.extensions if isinstance(run.kept.get(one.id), TaskStore))
+        self.task_store: TaskStore | None = next(stores, None)
+        self._declared: dict[Revision, tuple[ServerCapabilities, ServerCapabilities]] = {}
 
     def capabilities(self, revision: Revision) -> ServerCapabilities:
-        """The kinds that the server offers now, or declared for later."""
-        return self._registry.capabilities
+        """The kinds that the server offers now, or declared for later. The same object until that changes."""
+        offered = self._registry.capabilities
+        if not self._server.extensions:
+            return offered
+        known = self._declared.get(revision)
+        if known is None or known[0] is not offered:
+            found = offered
+            for extension in self._server.extensions:
+                found = extension.declared(revision, found)
+            known = self._declared[revision] = offered, found
+        return known[1]
+
+    def hear(self, notification: Notification, _: Terms | None, __: SessionKey) -> bool:
+        """Tell the extensions of a notification. False if none of them knows it."""
+        return tell(self._server.extensions, notification)
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         entry = self._registry.tools.entries.get(route.name or "") if method == "tools/call" else None
@@ -146,6 +177,9 @@ class ServerOffer:
     def owner_of(self, method: str, name: str) -> str | None:
         section = self._registry.tools if method == "tools/call" else self._registry.prompts
         return "" if name in section.entries else None
+
+    def rule_name(self, method: str, name: str, exchange: Exchange | None = None) -> str:
+        return name
 
     def offered(self) -> Iterator[tuple[str, str, str]]:
         yield from (("tools/call", name, "") for name in self._registry.tools.entries)
@@ -194,7 +228,8 @@ class ServerOffer:
 
     def _list_kept(self, exchange: Exchange) -> dict[str, Any]:
         """A list that depends on its caller is no other's."""
-        return self._kept if exchange.engine.rules is None else self._kept_by_one
+        is_for_all = exchange.engine.rules is None and not self._server.middlewares
+        return self._kept if is_for_all else self._kept_by_one
 
     # What a caller may use.
 
@@ -319,13 +354,6 @@ class ServerOffer:
         await approved(exchange, self.info.name, name, exchange.request.members.get("arguments"), decide)
         return self._tool(exchange, name)
 
-    async def _call_as_model(self, exchange: Exchange) -> Model:
-        """As middlewares expect it."""
-        result = await self._call_tool(exchange)
-        if isinstance(result, str):
-            return CallToolResult(content=[TextContent(text=result)])
-        return result.as_model() if isinstance(result, Structured) else result
-
     def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | Raw | None]:
         """The tool and its arguments. Params without other members are read without a model.
 
@@ -348,21 +376,23 @@ class ServerOffer:
         drop_frames(error)  # a thread's exception holds the task that waited for it, and is held by it
         return result
 
-    def _guarded(self, handler: _Handler) -> _Handler:
-        """A handler with its middlewares around it. What they raise, and did not mean for the client, is logged, and
-        `HandlerFailed` raised in its place."""
-        wrapped = self._wrapped(handler)
+    def _layered(self, handler: Serve) -> Serve:
+        """A handler with the middlewares around it, for callers that may use what they ask for."""
 
-        async def guarded(exchange: Exchange) -> Outcome:
-            try:
-                return await wrapped(exchange)  # type: ignore[no-any-return]  # of a method, or a middleware
-            except Exception as error:
-                if not is_unexpected(error):
-                    raise
-                log_failure(sole(error), exchange.request, *self._asked_for(exchange))
-                raise HandlerFailed(failure_text(error, show_errors=self._server.show_errors)) from None
+        async def modelled(exchange: Exchange) -> Model:
+            return as_model(await handler(exchange))
 
-        return guarded
+        return self._guarded(checked(through(self._server.middlewares, modelled, self._context), self.guard))
+
+    def _context(self, exchange: Exchange) -> Context:
+        return Context(exchange, self._server, self._lifespan)
+
+    def _guarded(self, handler: Serve) -> Serve:
+        passes = (HandlerFailed,)  # a mounted server has said already what failed
+        return guarded(handler, self._report, show_errors=self._server.show_errors, passes=passes)
+
+    def _report(self, error: Exception, exchange: Exchange) -> None:
+        log_failure(error, exchange.request, *self._asked_for(exchange))
 
     def _asked_for(self, exchange: Exchange) -> tuple[str, Function | None]:
         """The name in a request, and the function behind it, as far as they are known."""
@@ -408,7 +438,7 @@ class ServerOffer:
 
     async def _complete(self, exchange: Exchange) -> Model:
         params = exchange.params(CompleteRequestParams)
-        of = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
+        of = self._server.own_name(params.ref.name) if isinstance(params.ref, PromptReference) else params.ref.uri
         has = self._has(exchange, params.ref, of)
         entry = self._registry.completions.get((of, params.argument.name)) if has is not False else None
         if entry is None:
@@ -419,19 +449,13 @@ class ServerOffer:
         known = {parameter.name for parameter in entry.signature.parameters}
         others = {} if settled is UNSET else {name: value for name, value in settled.items() if name in known}
         arguments = entry.signature.read_text({**others, "value": params.argument.value})
-        values = list(await self._perform(entry, arguments, exchange))
+        value = await self._perform(entry, arguments, exchange)
+        if isinstance(value, CompleteResult):
+            return value
+        values = list(value)
         more = len(values) > MAX_VALUES
         completion = Completion(values=values[:MAX_VALUES], total=len(values), has_more=more or UNSET)
         return CompleteResult(completion=completion)
-
-    def _wrapped(self, handler: _Handler) -> _Handler:
-        """Put the middlewares around a handler, the first one outermost."""
-        for middleware in reversed(self._server.middlewares):
-            handler = partial(self._through, middleware, handler)
-        return handler
-
-    async def _through(self, middleware: Middleware, handler: _Handler, exchange: Exchange) -> Model:
-        return await middleware(Context(exchange, self._server, self._lifespan), partial(handler, exchange))
 
     async def _perform(self, entry: HandlerEntry, arguments: Mapping[str, Any], exchange: Exchange) -> Any:
         """Run an author's function; one that returns `InputRequired` runs anew when the client has answered."""
@@ -447,7 +471,7 @@ class ServerOffer:
         while True:
             questions = [asking.question for asking in value.askings]
             carried = msgspec.json.encode(value.state)
-            if exchange.terms.revision.dialect.asks_in_results:
+            if exchange.hands_over():
                 return await exchange.parking.hand_over(exchange, questions, carried)
             answers = await exchange.ask(questions, at_once=True)
             exchange.answers = {question.key or "": answer for question, answer in zip(questions, answers, strict=True)}
@@ -458,11 +482,16 @@ class ServerOffer:
             value = result
 
 
+async def _awaited(instant: Instant, exchange: Exchange) -> Any:
+    """What is answered at once, for a middleware that may wait."""
+    return instant(exchange)
+
+
 def _is_for_client(revision: Revision, error: Exception) -> bool:
     """Whether a tool's failure is an error and no result. A modern client that lacks a capability, or brought an answer
     to another question, is told in the specification's own way; and no model can do anything about a server that has
-    too much to do, or about a token."""
-    if isinstance(error, Overloaded | InsufficientScope):
+    too much to do, or about a token; a mounted server has said already what failed."""
+    if isinstance(error, Overloaded | InsufficientScope | UrlRequired | HandlerFailed):
         return True
     is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
     return is_clients and revision.dialect.asks_in_results

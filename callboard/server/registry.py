@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -13,6 +13,7 @@ from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.revisions import (
     UNSET,
     CacheScope,
+    JSONObject,
     ListChangedCapability,
     Model,
     Prompt,
@@ -47,6 +48,8 @@ OFFERS: Final[Mapping[Offered, Any]] = {
 }
 
 Function: TypeAlias = Callable[..., Any]
+Loop: TypeAlias = Literal["trio", "asyncio"]
+"""The event loop that an async function is written for."""
 E = TypeVar("E", bound="HandlerEntry")
 M = TypeVar("M", bound=Model)
 
@@ -76,10 +79,20 @@ class HandlerEntry:
             raise exited(error) from None
 
 
+@attrs.frozen
+class TaskPolicy:
+    """How calls of a tool become tasks: all of them, or those that take longer than so many seconds."""
+
+    is_required: bool
+    after: float
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class ToolEntry(HandlerEntry):
     shown: Tool
     headers: HeaderMap
+    task: TaskPolicy | None = None
+    """None for one that never runs as a task."""
 
 
 @attrs.frozen
@@ -115,6 +128,16 @@ class PromptEntry(HandlerEntry):
     shown: Prompt
 
 
+class SectionMirror(Protocol):
+    """Another server's section, which has the entries of this one, too."""
+
+    def check(self, name: str) -> None:
+        """Raises what `Section.check` does."""
+
+    def add(self, name: str, entry: Any) -> None: ...
+    def remove(self, name: str) -> None: ...
+
+
 @attrs.define(eq=False)
 class Section(Generic[E]):
     """Entries of one kind by their names (URIs, templates), and the pages they are listed on."""
@@ -123,13 +146,24 @@ class Section(Generic[E]):
     is_fixed: bool = attrs.field(default=False, init=False)
     """Whether nothing can be added or removed any more: other workers would not know of it."""
     entries: dict[str, E] = attrs.field(factory=dict, init=False)
+    followers: list[SectionMirror] = attrs.field(factory=list, init=False)
+    """Of the servers that this one is mounted in."""
 
     def add(self, name: str, entry: E) -> None:
-        """Raises ValueError for a name that is taken, and RuntimeError once several workers serve."""
+        """Raises as `check` does."""
+        self.check(name)
+        self.entries[name] = entry
+        for follower in self.followers:
+            follower.add(name, entry)
+
+    def check(self, name: str) -> None:
+        """Raises ValueError for a name that is taken, here or where this is followed, and RuntimeError once several
+        workers serve."""
         self._check_open(name)
         if name in self.entries:
             raise ValueError(f"{self.kind} {name!r} already exists")
-        self.entries[name] = entry
+        for follower in self.followers:
+            follower.check(name)
 
     def remove(self, name: str) -> None:
         """Raises LookupError if there is none, and RuntimeError once several workers serve."""
@@ -137,6 +171,8 @@ class Section(Generic[E]):
         if name not in self.entries:
             raise LookupError(f"no {self.kind} {name!r}")
         del self.entries[name]
+        for follower in self.followers:
+            follower.remove(name)
 
     def _check_open(self, name: str) -> None:
         if self.is_fixed:
@@ -181,15 +217,27 @@ class Section(Generic[E]):
         return len(self.entries)
 
 
+class RegistryMirror(Protocol):
+    """Another server, which has what this one declares, too."""
+
+    def offer(self, *names: Offered) -> list[Offered]: ...
+    def complete(self, of: str, argument: str, entry: HandlerEntry) -> None: ...
+
+
 @attrs.define(eq=False)
 class Registry:
     """All shelves of one server."""
 
     tools: Section[ToolEntry] = attrs.field(factory=lambda: Section("tool"), init=False)
     resources: Section[ResourceEntry] = attrs.field(factory=lambda: Section("resource"), init=False)
+    unlisted: Section[ResourceEntry] = attrs.field(factory=lambda: Section("file"), init=False)
+    """Resources that can be read, by URI, and are on no list: most files of skills."""
     templates: Section[TemplateEntry] = attrs.field(factory=lambda: Section("template"), init=False)
     prompts: Section[PromptEntry] = attrs.field(factory=lambda: Section("prompt"), init=False)
     completions: dict[tuple[str, str], HandlerEntry] = attrs.field(factory=dict, init=False)
+    """By the prompt's name or the template, and the argument."""
+    followers: "list[RegistryMirror]" = attrs.field(factory=list, init=False)
+    """The servers that this one is mounted in."""
     cursors: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"), init=False)
     capabilities: ServerCapabilities = attrs.field(factory=ServerCapabilities, init=False)
     """The declared capabilities: the same object until a kind is added, so that a host notices."""
@@ -209,11 +257,24 @@ class Registry:
             new = [name for name in names if getattr(self.capabilities, name) is UNSET]
             if new:
                 self.capabilities = attrs.evolve(self.capabilities, **{name: OFFERS[name] for name in new})
+        if self.followers:  # its clients are theirs
+            return list(dict.fromkeys(name for follower in self.followers for name in follower.offer(*names)))
         return new
+
+    def complete(self, of: str, argument: str, entry: HandlerEntry) -> None:
+        """Have *entry* complete this argument, of the prompt or template *of*."""
+        self.completions[of, argument] = entry
+        for follower in self.followers:
+            follower.complete(of, argument, entry)
+
+    def declare_experimental(self, experimental: Mapping[str, JSONObject] | None) -> None:
+        """Declare these experimental capabilities, which mean something to some clients."""
+        if experimental:
+            self.capabilities = attrs.evolve(self.capabilities, experimental=dict(experimental))
 
     def offer_anything(self) -> None:
         """Declare every kind if none is declared: the handlers of an empty server come later, of any kind."""
-        if self.capabilities == ServerCapabilities():
+        if attrs.evolve(self.capabilities, experimental=UNSET) == ServerCapabilities():
             self.offer(*OFFERS)
 
     def fix(self) -> None:
@@ -223,7 +284,8 @@ class Registry:
 
     def find_resource(self, uri: str) -> tuple[ResourceEntry | TemplateEntry, str, Mapping[str, Any]] | None:
         """The handler for *uri*, the MIME type it has, and what the template made of the URI."""
-        if (entry := self.resources.entries.get(uri)) is not None:
+        entry = self.resources.entries.get(uri) or self.unlisted.entries.get(uri)
+        if entry is not None:
             return entry, _text(entry.shown.mime_type), {}
         for template in self.templates:
             if (values := template.template.match(uri)) is not None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 import attrs
 
 if TYPE_CHECKING:
+    from trio_websocket import WebSocketConnection, WebSocketRequest
+
     from callboard.actors.server.host import Host
     from callboard.actors.server.parking import Parking
     from callboard.codecs.revisions import Implementation
-    from callboard.serve.mount import Mounted
+    from callboard.serve.mount import Mounted, WebSocketDoor
     from callboard.serve.options import Options
     from callboard.transports.limits import Settings
     from callboard.transports.server.http.guard import Authenticate
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class BackendStatus:
-    """How it stands with one server behind a broker. *why* it is not up, in a few words."""
+    """How it stands with one server behind a broker. *why* it is not up, or what is wrong although it
+    is, in a few words."""
 
     name: str
     state: str
@@ -35,7 +38,7 @@ class Behind:
     servers: tuple[BackendStatus, ...]
     tools: int
     example: str | None = None
-    """A tool, with arguments, that is safe to call to see what happens."""
+    """Tools, with arguments, that are safe to call to see what happens: one on each line, with a comment."""
 
     @property
     def missing(self) -> tuple[BackendStatus, ...]:
@@ -95,7 +98,9 @@ class Served:
         authorization: str | None = None,
         settings: "Settings | None" = None,
     ) -> "Mounted":
-        """The endpoint `/mcp` as an ASGI application, for hypercorn's Trio worker or to be mounted beside others.
+        """The endpoint `/mcp` as an ASGI application, for hypercorn or uvicorn, or to be mounted beside others.
+
+        On asyncio the server runs in a thread beside it; hypercorn's Trio worker is faster.
 
         The server runs from the startup to the shutdown of the ASGI lifespan. It goes by the loopback names and by
         *allow_hosts*: name those that a proxy in front passes on. *authenticate* is given a bearer token and returns
@@ -109,3 +114,35 @@ class Served:
         from callboard.serve.mount import mounted
 
         return mounted(self, allow_hosts, allow_origins, authenticate, settings, authorization)
+
+    def websockets(
+        self: Hosted,
+        *,
+        allow_origins: Iterable[str] = (),
+        authenticate: "Authenticate | None" = None,
+        authorization: str | None = None,
+        settings: "Settings | None" = None,
+    ) -> "AbstractAsyncContextManager[WebSocketDoor]":
+        """Run it inside a trio-websocket application, which passes connections to `serve_websocket`.
+
+        ```python
+        async with server.websockets():
+            await trio_websocket.serve_websocket(server.serve_websocket, "127.0.0.1", 8001, ssl_context=None)
+        ```
+
+        Pages of loopback origins and of *allow_origins* may connect. The other options are those of `asgi`.
+        """
+        from callboard.serve.mount import running
+
+        return running(self, allow_origins, authenticate, settings, authorization)
+
+    async def serve_websocket(self: Hosted, connection: "WebSocketRequest | WebSocketConnection") -> None:
+        """Serve one WebSocket of a trio-websocket application to its end: a `WebSocketRequest`, which is answered here,
+        or a `WebSocketConnection`, which the application has accepted. Raises RuntimeError outside `websockets`.
+
+        The application then has chosen the subprotocol: it should be `mcp`, if that was offered. A client can resume
+        such a connection, but must say so in headers: subprotocols are not passed on.
+        """
+        from callboard.serve.mount import door_of
+
+        await door_of(self).serve(connection)

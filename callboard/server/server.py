@@ -1,65 +1,60 @@
 """The hosting API: a server is an object; its tools, resources and prompts are functions."""
 
-import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Final, TypeAlias, TypeVar, overload
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
+import attrs
 import trio
 
 from callboard import tree
 from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpdated
 from callboard.actors.rate import Rate, RateLimit
-from callboard.actors.rules import checked_scopes
 from callboard.actors.server.host import Host
+from callboard.actors.server.log_to_all import log_to_all
+from callboard.actors.server.open_session import OpenSession
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
 from callboard.actors.server.request import HARD_CAP
-from callboard.codecs.mcp_headers.header_map import HeaderMap
+from callboard.actors.server.roots_reader import RootsListener, RootsWatch
+from callboard.actors.server.tool_search import NAMES, ToolSearch
+from callboard.codecs.http.passed import header_names
 from callboard.codecs.revisions import (
     ALL,
     UNSET,
-    Annotations,
     CacheScope,
     Icon,
     Implementation,
     JSONObject,
-    Prompt,
-    PromptArgument,
-    Resource,
-    ResourceTemplate,
+    JSONValue,
+    LoggingLevel,
     Revision,
-    Tool,
-    ToolAnnotations,
-    UnsetType,
 )
-from callboard.codecs.revisions.meta import is_valid_meta_key
 from callboard.codecs.seal import Seal
-from callboard.codecs.uri_template.template import UriTemplate
-from callboard.server.context import Context, InputRequired
-from callboard.server.handlers import THREADS, Middleware, ServerOffer
-from callboard.server.registry import (
-    CacheHint,
-    HandlerEntry,
-    Offered,
-    PromptEntry,
-    Registry,
-    ResourceEntry,
-    TemplateEntry,
-    ToolEntry,
-)
+from callboard.server.compose import Mounts
+from callboard.server.decorators import Decorators, or_unset
+from callboard.server.extension import Extension
+from callboard.server.handlers import THREADS, ServerOffer
+from callboard.server.include import ORIGINAL, chosen, needed_extensions
+from callboard.server.lifespan import opened_lifespan
+from callboard.server.middleware import Middleware
+from callboard.server.misuse import check_loop
+from callboard.server.mounted_lists import around_lists
+from callboard.server.registry import CacheHint, E, Function, Loop, Offered, Registry
 from callboard.server.served import Behind, Served
 from callboard.server.signature.signature import Signature
 from callboard.supervisor import get_logger, open_tree
+from callboard.supervisor.logs import load_structlog
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from callboard.server.asyncio_guest import AsyncioGuest
 
 log = get_logger("callboard.handlers")
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
-
-F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
-W = TypeVar("W", bound=Middleware)
 Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
 """Lifespan of a server: an async context manager with the value of `ctx.lifespan`."""
 
@@ -68,7 +63,7 @@ DEFAULT_RATES: Final[Mapping[str, Rate]] = {"completion/complete": Rate(100)}
 """How often one principal may ask, by method. A person types no faster; what tools cost only their author knows."""
 
 
-class Server(Served):
+class Server(Decorators, Served):
     """An MCP server. Decorate functions to offer them; they may come and go while it runs."""
 
     def __init__(
@@ -83,6 +78,7 @@ class Server(Served):
         instructions: str | None = None,
         revisions: frozenset[Revision] = ALL,
         lifespan: Lifespan | None = None,
+        loop: Loop = "trio",
         rates: Mapping[str, Rate] = DEFAULT_RATES,
         ttl: float = 0,
         cache_scope: CacheScope = "private",
@@ -90,6 +86,10 @@ class Server(Served):
         timeout: float = HARD_CAP,
         threads: int = THREADS,
         offers: Collection[Offered] = (),
+        extensions: Iterable[Extension] = (),
+        experimental: Mapping[str, JSONObject] | None = None,
+        headers: Collection[str] = (),
+        search: bool = False,
     ) -> None:
         """*ttl* and *cache_scope*: how many seconds a client may keep a list, and whether for all its users.
 
@@ -102,16 +102,25 @@ class Server(Served):
         Clients are told of tools, resources, prompts and completions if the server has any, and of log messages if a
         handler takes a context or there is a middleware. *offers* names the kinds whose first handler is added while
         the server runs: a client that was not told of prompts never asks for any. A server that is empty when it starts
-        offers every kind, unless *offers* says which.
+        offers every kind, unless *offers* says which. *extensions* add capabilities, methods and notifications of
+        their own; *experimental* is declared as it is. *headers* names those of a client's HTTP request that are in
+        `ctx.headers`.
+
+        With *search* a list of tools shows `search_tools` and `call_tool` alone, for catalogues that are too large for
+        a model to read. All other tools are found by the first, and called by the second or by their own names.
+
+        With `loop="asyncio"` the lifespan and all async handlers run on asyncio, in one thread beside Trio's; a handler
+        may say otherwise.
         """
         if not timeout > 0 or threads < 1:
             raise ValueError("timeout must be positive, and threads at least 1")
+        check_loop(loop)
         self.info = Implementation(
             name=name,
             version=version,
-            title=_or_unset(title),
-            description=_or_unset(description),
-            website_url=_or_unset(website_url),
+            title=or_unset(title),
+            description=or_unset(description),
+            website_url=or_unset(website_url),
             icons=tuple(icons) or UNSET,
         )
         self.instructions = instructions
@@ -124,247 +133,138 @@ class Server(Served):
         self.timeout = timeout
         self.threads = threads
         self._rates = dict(rates)
+        self._headers = header_names(headers)
+        self._search = search
         self._lifespan = lifespan
+        self._loop = loop
+        self._guest: AsyncioGuest | None = None
         self._hosts: set[Host] = set()
+        self._roots_listeners: list[RootsListener] = []
+        self.mounts = Mounts(self, self._hosts, self._running, self._roots_listeners, self._headers)
+        self.registry.declare_experimental(experimental)
+        self.extensions: list[Extension] = []
+        for extension in extensions:
+            self.extend(extension)
 
-    # What it offers.
-
-    @overload
-    def tool(self, function: F, /) -> F: ...
-    @overload
-    def tool(
-        self,
-        /,
+    @classmethod
+    def from_openapi(
+        cls,
+        document: str | Path | Mapping[str, Any],
         *,
-        name: str | None = ...,
-        title: str | None = ...,
-        description: str | None = ...,
-        annotations: ToolAnnotations | None = ...,
-        icons: Sequence[Icon] = ...,
-        meta: JSONObject | None = ...,
-        scopes: Iterable[str] = ...,
-        input_schema: Mapping[str, Any] | None = ...,
-        output_schema: Mapping[str, Any] | bool = ...,
-    ) -> Callable[[F], F]: ...
-    def tool(
-        self,
-        function: Any = None,
-        /,
-        *,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
         name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        icons: Sequence[Icon] = (),
-        meta: JSONObject | None = None,
-        scopes: Iterable[str] = (),
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | bool = True,
-    ) -> Any:
-        """Offer a function as a tool. Its signature is the schema, its docstring the description.
-
-        A caller whose token lacks one of the *scopes* is told so, and the function is not run.
-        """
-        needed = checked_scopes(scopes)
-
-        def add(function: F) -> F:
-            signature = Signature.of(
-                function,
-                context_type=Context,
-                name=name,
-                description=description,
-                input_schema=input_schema,
-                output_schema=output_schema,
-                plain=(InputRequired,),
-            )
-            tool = Tool(
-                name=_tool_name(signature.name),
-                title=_or_unset(title),
-                description=_or_unset(signature.description or None),
-                input_schema=signature.input_schema,
-                output_schema=UNSET if signature.output is None else signature.output.schema,
-                annotations=_or_unset(annotations),
-                icons=tuple(icons) or UNSET,
-                meta=_checked(meta),
-            )
-            headers = HeaderMap.compile(signature.input_schema)
-            entry = ToolEntry(function=function, signature=signature, scopes=needed, shown=tool, headers=headers)
-            self.registry.tools.add(tool.name, entry)
-            self._offer("tools", signature)
-            self._changed(ListChanged("tools"))
-            return function
-
-        return add if function is None else add(function)
-
-    def resource(
-        self,
-        uri: str,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: Annotations | None = None,
-        icons: Sequence[Icon] = (),
-        meta: JSONObject | None = None,
-        scopes: Iterable[str] = (),
-        ttl: float = 0,
-        cache_scope: CacheScope = "private",
-    ) -> Callable[[F], F]:
-        """Offer a function as a resource, or with `{variables}` in *uri* as a template of resources.
-
-        A client may keep what was read for *ttl* seconds, and share it among its users if *cache_scope* is public.
-        A function that returns None says that there is no such resource. *scopes* are those that a token needs to read.
-
-        Raises ValueError if *uri* has no scheme, and TypeError if the function does not take just these variables.
-        """
-        if _SCHEME.match(uri) is None:
-            raise ValueError(f"invalid URI {uri!r}: no scheme; expected for example notes://{uri}")
-        template, kept, needed = UriTemplate.parse(uri), CacheHint.of(ttl, cache_scope), checked_scopes(scopes)
-
-        def add(function: F) -> F:
-            signature = Signature.of(
-                function, context_type=Context, name=name, description=description, output_schema=False
-            )
-            _check_variables(signature, template)
-            common: dict[str, Any] = {
-                "name": signature.name,
-                "title": _or_unset(title),
-                "description": _or_unset(signature.description or None),
-                "mime_type": _or_unset(mime_type),
-                "annotations": _or_unset(annotations),
-                "icons": tuple(icons) or UNSET,
-                "meta": _checked(meta),
-            }
-            if template.variables:
-                many = ResourceTemplate(uri_template=uri, **common)
-                self.registry.templates.add(
-                    uri,
-                    TemplateEntry(
-                        function=function,
-                        signature=signature,
-                        scopes=needed,
-                        shown=many,
-                        template=template,
-                        kept=kept,
-                    ),
-                )
-            else:
-                one = Resource(uri=uri, size=_or_unset(size), **common)
-                self.registry.resources.add(
-                    uri,
-                    ResourceEntry(function=function, signature=signature, scopes=needed, shown=one, kept=kept),
-                )
-            self._offer("resources", signature)
-            self._changed(ListChanged("resources"))
-            return function
-
-        return add
-
-    @overload
-    def prompt(self, function: F, /) -> F: ...
-    @overload
-    def prompt(
-        self,
-        /,
-        *,
-        name: str | None = ...,
-        title: str | None = ...,
-        description: str | None = ...,
-        icons: Sequence[Icon] = ...,
-        meta: JSONObject | None = ...,
-        scopes: Iterable[str] = ...,
-    ) -> Callable[[F], F]: ...
-    def prompt(
-        self,
-        function: Any = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Sequence[Icon] = (),
-        meta: JSONObject | None = None,
-        scopes: Iterable[str] = (),
-    ) -> Any:
-        """Offer a function as a prompt. What it returns are the messages. *scopes* are those that a token needs."""
-        needed = checked_scopes(scopes)
-
-        def add(function: F) -> F:
-            signature = Signature.of(
-                function, context_type=Context, name=name, description=description, output_schema=False
-            )
-            arguments = [
-                PromptArgument(
-                    name=parameter.name,
-                    description=_or_unset(parameter.schema.get("description")),
-                    required=parameter.required,
-                )
-                for parameter in signature.parameters
-            ]
-            prompt = Prompt(
-                name=signature.name,
-                title=_or_unset(title),
-                description=_or_unset(signature.description or None),
-                arguments=arguments or UNSET,
-                icons=tuple(icons) or UNSET,
-                meta=_checked(meta),
-            )
-            entry = PromptEntry(function=function, signature=signature, scopes=needed, shown=prompt)
-            self.registry.prompts.add(prompt.name, entry)
-            self._offer("prompts", signature)
-            self._changed(ListChanged("prompts"))
-            return function
-
-        return add if function is None else add(function)
-
-    def completion(self, of: str, argument: str) -> Callable[[F], F]:
-        """Offer a function that completes an *argument* of a prompt (by name) or of a template (by its text).
-
-        It takes what was typed so far as `value`, and by keyword the arguments that are settled already, if it names
-        any; it returns the candidates.
-        """
-
-        def add(function: F) -> F:
-            signature = Signature.of(function, context_type=Context, output_schema=False)
-            self.registry.completions[of, argument] = HandlerEntry(function=function, signature=signature)
-            self._offer("completions", signature)
-            return function
-
-        return add
-
-    def middleware(self, function: W) -> W:
-        """Have every call of a handler pass through *function*, the first one added outermost.
+        tls: "SSLContext | None" = None,
+        **options: Any,
+    ) -> Self:
+        """A server with a tool for each operation of an HTTP API, as its OpenAPI 3 *document* says: a file, a URL or
+        what was read of one.
 
         ```python
-        @server.middleware
-        async def timed(ctx, go_on):
-            started = trio.current_time()
-            result = await go_on()
-            ...
-            return result
+        server = Server.from_openapi("tickets.json", base_url="https://tickets.example.com/v1", headers={"X-Key": key})
         ```
+
+        *headers* go with every request. Without *base_url* requests go where the document says, but only if it was
+        fetched from there. A document at a URL is fetched when the server starts. *options* are those of a server,
+        but for `lifespan` and `loop`. Raises `CannotServe` for a document that is none.
         """
-        self.middlewares.append(function)
-        self._offer("logging")
-        return function
+        from callboard.server.openapi_source import ApiSource  # with a client of HTTP
 
-    def remove_tool(self, name: str) -> None:
-        """Raises LookupError if there is none."""
-        self.registry.tools.remove(name)
-        self._changed(ListChanged("tools"))
+        api = ApiSource(document, base_url, dict(headers or {}), tls)
+        for option in sorted({"lifespan", "loop"} & options.keys()):
+            raise TypeError(
+                f"from_openapi() takes no {option!r}: a server in front, which mounts this one, has its own"
+            )
+        server = cls(name or api.title, **{"version": api.version or "0", **options, "lifespan": api.lifespan})
+        api.offer(server)
+        return server
 
-    def remove_resource(self, uri: str) -> None:
-        """Remove a resource, or a template. Raises LookupError if there is none."""
-        shelf = self.registry.templates if uri in self.registry.templates.entries else self.registry.resources
-        shelf.remove(uri)
-        self._changed(ListChanged("resources"))
+    def extend(self, extension: Extension) -> None:
+        """Add an extension, before the server runs. Raises ValueError if it has one of that id."""
+        if any(one.id == extension.id for one in self.extensions):
+            raise ValueError(f"extension {extension.id!r} already exists")
+        if self._hosts:
+            raise RuntimeError(f"extension {extension.id!r}: cannot be added while the server runs")
+        for mount in self.mounts.above:
+            mount.check_crossing(extension)
+        self.extensions.append(extension)
+        extension.attach(self)
+        for mount in self.mounts.above:
+            mount.cross(extension)
 
-    def remove_prompt(self, name: str) -> None:
-        """Raises LookupError if there is none."""
-        self.registry.prompts.remove(name)
-        self._changed(ListChanged("prompts"))
+    def mount(self, other: "Server", prefix: str | None = None) -> None:
+        """Offer all that *other* has, now and later, too: tools and prompts as `PREFIX__NAME`, resources as they are.
+
+        ```python
+        main.mount(shop, prefix="shop")
+        ```
+
+        It stays a server of its own: its lifespan, middlewares, threads and `show_errors` are for its own handlers, and
+        `ctx.target` is the name that it gave itself. Rules, quotas and clients know the names that are shown; the rest
+        is as this server says: *timeout*, *rates*, *revisions*, *instructions*, *experimental*, *ttl* and *search* of
+        the other hold where it runs by itself. Without *prefix* names stay as they are.
+
+        Raises ValueError for a name that is taken, or a server that is mounted already or contains this one, and
+        RuntimeError while this one runs.
+        """
+        self.mounts.mount(other, prefix)
+
+    def include(
+        self,
+        other: "Server",
+        *,
+        tools: Iterable[str] | None = None,
+        prompts: Iterable[str] | None = None,
+        resources: Iterable[str] | None = None,
+    ) -> None:
+        """Copy handlers of *other* into this server: those that are named (resources by URI or template, completions
+        with what they complete), or all.
+
+        ```python
+        main.include(shop, tools=["buy", "cancel"])
+        ```
+
+        From then on they are this server's: with its lifespan, middlewares and threads. Later changes of *other* are
+        not followed. Raises LookupError for what there is not, and ValueError for a name that is taken: then nothing
+        is copied.
+        """
+        found, completions = chosen(other, tools, prompts, resources)
+        for one in found:
+            one.section(self.registry).check(one.name)
+        for extension in needed_extensions(found):
+            if all(known.id != extension.id for known in self.extensions):
+                self.extend(extension)
+        for one in found:
+            one.section(self.registry).add(one.name, self._adopted(one.entry))
+            self._offer(one.kind, one.entry.signature)
+        for each in completions:
+            self.registry.complete(each.of, each.argument, self._adopted(each.entry))
+            self._offer("completions", each.entry.signature)
+        for name in dict.fromkeys(one.of for one in found):
+            self._changed(ListChanged(name))
+
+    def _adopted(self, entry: E) -> E:
+        """The same entry, for this server: what runs on asyncio does so in its own loop."""
+        original: Function | None = getattr(entry.function, ORIGINAL, None)
+        return (
+            entry
+            if original is None
+            else attrs.evolve(entry, function=self._placed(original, entry.signature, "asyncio"))
+        )
+
+    def skills(self, folder: str | Path, *, prefix: str = "", watch: bool = False) -> None:
+        """Offer the skills in *folder*, as `skill://PREFIX/NAME/SKILL.md`; with *watch*, as they are on the disk from
+        then on. Raises `BadSkill` if one breaks a rule."""
+        from callboard.server.skills import Skills  # with a parser of YAML, which most servers do not need
+
+        known = next((one for one in self.extensions if isinstance(one, Skills)), None)
+        if known is None:
+            self.extend(Skills(folder, prefix=prefix, watch=watch))
+        else:
+            known.add(folder, prefix=prefix)
+            known.watch = known.watch or watch
+
+    # What its clients hear.
 
     def notify_updated(self, uri: str) -> None:
         """Tell subscribers that a resource has another content now."""
@@ -374,24 +274,102 @@ class Server(Served):
         """Tell subscribers that a list is another one now. Adding and removing do so by themselves."""
         self._changed(ListChanged(name))
 
+    async def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> None:
+        """Send a log message to all clients of legacy sessions that want any of this level. A modern client hears log
+        messages of its own requests only: see `Context.log`.
+
+        Clients must have been told that there are log messages: a handler takes a context, or
+        `Server(offers=["logging"])`.
+        """
+        for host in list(self._hosts):
+            await log_to_all(host.clients, level, data, logger)
+
+    def complete_elicitation(self, elicitation_id: str) -> bool:
+        """Tell the client that was sent to a page by `Context.elicit_url` or `require_url` that its user is done there.
+
+        False if no client is told: it has left, or another worker serves it, or its revision has no such notification
+        (only 2025-11-25 has it; a later client tries again by itself).
+        """
+        sessions = [session for host in self._hosts for session in host.clients.values()]
+        return any(session.key.tell_complete(elicitation_id) for session in sessions)
+
+    def on_roots_changed(self, listener: RootsListener) -> RootsListener:
+        """Have an async function called with the `ClientRoots` of a legacy client that says that they have changed.
+
+        Called at most once a second for each client. A modern client does not say so: ask with `Context.roots`.
+        """
+        self._roots_listeners.append(listener)
+        return listener
+
+    def own_name(self, name: str) -> str:
+        """*name*: the handlers of a server know it by what it calls itself."""
+        return name
+
+    def _watch(self, session: OpenSession) -> None:
+        if listeners := self.mounts.all_listeners():
+            session.key.on_roots_changed.add(RootsWatch(session, listeners).changed)
+
     # How it runs.
 
     @asynccontextmanager
     async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
         """Run the server, without any transport yet: for a caller that brings connections of its own."""
+        load_structlog()
         lot, reports = Parking(self.info.name) if parking is None else parking, ProgressTimer()
-        context = nullcontext() if self._lifespan is None else self._lifespan(self)
         spec = tree.host(self.info.name.replace("/", "-"), lambda: lot, lambda: reports)
-        async with context as value, open_tree(spec) as root:
+        async with self._running() as value, self.mounts.run() as mounted, open_tree(spec) as root:
             meters = {method: RateLimit(rate) for method, rate in self._rates.items()}
             self.registry.offer_anything()
             self.registry.cursors = Seal(lot.ring, "cursor")  # workers share the ring: any of them goes on with a list
-            host = Host(ServerOffer(self, value), root, lot, cap=self.timeout, meters=meters, reports=reports)
+            offer = ServerOffer(self, value, around_lists(self, self.mounts.below))
+            offer.added = {**mounted.added(), **offer.added}
+            host = Host(offer, root, lot, cap=self.timeout, meters=meters, reports=reports)
+            host.hear, host.on_session, host.passes = offer.hear, self._watch, self.mounts.all_headers()
             self._hosts.add(host)
+            if self._search:
+                host.search = self._tool_search()
+            mounted.begin(host, self.registry.cursors)
+            for extension in self.extensions:
+                extension.begin(root)
             try:
                 yield host
             finally:
+                mounted.end(host)
                 self._hosts.discard(host)
+
+    def _tool_search(self) -> ToolSearch:
+        """Raises ValueError if a tool of this server has the name of one that is for searching."""
+        for name in NAMES & self.registry.tools.entries.keys():
+            raise ValueError(f"tool {name!r}: with search=True the server has one of that name itself")
+        return ToolSearch(self.lists_kept.ttl_ms)
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[Any]:
+        """The lifespan, in the loop that it is for. The asyncio thread, if there is one, outlives it."""
+        begin = None if self._lifespan is None else partial(self._lifespan, self)
+        guest = self._asyncio_guest() if self._loop == "asyncio" else self._guest
+        async with (
+            nullcontext() if guest is None else guest.running(),
+            opened_lifespan(self.info.name, begin, guest if self._loop == "asyncio" else None) as value,
+        ):
+            yield value
+
+    def _placed(self, function: Function, signature: Signature, loop: Loop | None) -> Function:
+        check_loop(loop or self._loop)
+        if not signature.is_async and loop == "asyncio":
+            raise TypeError(f'{signature.name}(): loop="asyncio" is for async functions; a plain one runs in a thread')
+        if not signature.is_async or (loop or self._loop) == "trio":
+            return function
+        return self._asyncio_guest().handler(function, signature)
+
+    def _asyncio_guest(self) -> "AsyncioGuest":
+        if self._guest is None:
+            if self._hosts:
+                raise RuntimeError("the first handler for asyncio must be added before the server runs")
+            from callboard.server.asyncio_guest import AsyncioGuest  # with asyncio, which most servers do not need
+
+            self._guest = AsyncioGuest(self.info.name)
+        return self._guest
 
     def is_ready(self) -> bool:
         """Whether it runs."""
@@ -400,6 +378,8 @@ class Server(Served):
     def join_workers(self) -> None:
         """It runs, and is one of several workers: what it offers stays the same from now on."""
         self.registry.fix()
+        for below in self.mounts.all_below():
+            below.server.registry.fix()
 
     def behind(self) -> Behind | None:
         """None: only a broker stands in front of other servers."""
@@ -427,31 +407,3 @@ class Server(Served):
     def _publish(self, change: Change) -> None:
         for host in self._hosts:
             host.topics.publish(change)
-
-
-def _tool_name(name: str) -> str:
-    if _NAME.fullmatch(name) is None:
-        raise ValueError(f"invalid tool name {name[:200]!r}: expected 1 to 128 of A-Z a-z 0-9 _ - .")
-    return name
-
-
-def _checked(meta: JSONObject | None) -> JSONObject | UnsetType:
-    for key in meta or ():
-        if not is_valid_meta_key(key):
-            raise ValueError(
-                f"invalid key {key[:200]!r} for _meta: expected NAME or PREFIX/NAME, such as example.com/name"
-            )
-    return _or_unset(meta)
-
-
-def _or_unset(value: T | None) -> T | UnsetType:
-    return UNSET if value is None else value
-
-
-def _check_variables(signature: Signature, template: UriTemplate) -> None:
-    taken = {parameter.name for parameter in signature.parameters}
-    needed = {parameter.name for parameter in signature.parameters if parameter.required}
-    if not needed <= set(template.variables) <= taken:
-        raise TypeError(f"{signature.name}(): takes {sorted(taken)}, but the template has {sorted(template.variables)}")
-    if template.unmatchable is not None and template.variables:
-        raise TypeError(f"{signature.name}(): URIs cannot be matched with this template: {template.unmatchable}")

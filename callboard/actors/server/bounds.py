@@ -1,4 +1,4 @@
-"""Bounds of a host that can be set: their defaults. They are apart from it, for commands show them that run no host."""
+"""Bounds of a host, and weights of what it counts. They are apart, for commands show some that run no host."""
 
 from typing import Final
 
@@ -23,3 +23,18 @@ MAX_PARKED: Final = 10_000
 
 MAX_PARKED_EACH: Final = 64
 """Most parked exchanges of one account, or on one connection: what one client may have in flight."""
+
+MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes of large answers that all clients together have not read yet."""
+
+MAX_MEMORY: Final = 2 * 1024 * 1024 * 1024
+"""Most memory that all clients may take up together, estimated: more than all other bounds together let them."""
+
+IN_FLIGHT_WEIGHT: Final = 16 * 1024
+"""Bytes that a request in flight takes up, its body not counted: measured, a stream."""
+
+SESSION_WEIGHT: Final = 28 * 1024
+"""Bytes that a session takes up: measured, of a WebSocket. Others take half of that."""
+
+FOLLOWED_WEIGHT: Final = 2
+"""Bytes for each byte of a URI that is followed: it stands in the subscription and in the table of topics."""

@@ -1,5 +1,6 @@
 """Questions to a client: what a handler may ask, what the client must have declared, and the legacy way to ask it."""
 
+import math
 from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
@@ -19,9 +20,11 @@ from callboard.codecs.revisions import (
     METHODS,
     CancelledNotificationParams,
     CreateMessageRequestParams,
+    ElicitationCompleteNotificationParams,
     ElicitRequestURLParams,
     Model,
     RequestMetaObject,
+    RequestParams,
     Revision,
     declares,
     meta,
@@ -32,6 +35,10 @@ from callboard.supervisor import Snapshot
 
 ANSWER_TIME: Final = 600.0
 """Seconds that a client has for an answer: as long as a request may take, since a person may have to think."""
+
+
+MAX_ELICITATIONS: Final = 64
+"""Pages of one session that are remembered until their user is done with them: as many as requests in flight."""
 
 
 @attrs.frozen
@@ -76,7 +83,7 @@ def check_declared(question: ClientRequest, terms: Terms) -> None:
 
 
 @attrs.define(eq=False)
-class _Open:
+class OpenQuestion:
     """A question on its way. The scope's deadline moves when the client reports progress."""
 
     method: str
@@ -94,7 +101,7 @@ class ClientRequests:
     """The questions that one legacy client has not answered yet. It is asked nothing before it is `ready`."""
 
     ready: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _open: dict[RequestId, _Open] = attrs.field(factory=dict, init=False)
+    _open: dict[RequestId, OpenQuestion] = attrs.field(factory=dict, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     def __len__(self) -> int:
@@ -121,7 +128,7 @@ class ClientRequests:
         up to what the request has that asks. A task that stops waiting takes the question back.
         """
         request_id, revision = next(self._ids), slot.terms.revision
-        mine = self._open[request_id] = _Open(question.method, slot=slot)
+        mine = self._open[request_id] = OpenQuestion(question.method, slot=slot)
         self.extend(request_id)
         try:
             with mine.patience:
@@ -139,13 +146,27 @@ class ClientRequests:
                 raise PeerRefused(code, message)
         raise RequestTimedOut(after=ANSWER_TIME)
 
+    def ping(self, slot: ReplySlot) -> OpenQuestion | None:
+        """Send a ping on the way of *slot*, and wait for nothing: `forget` it later. None if it cannot be sent now."""
+        request_id = next(self._ids)
+        frame = request_frame(request_id, slot.terms.revision, "ping", RequestParams())
+        if not slot.outlet.try_send(Outbound(frame, FrameKind.QUESTION)):
+            return None
+        mine = self._open[request_id] = OpenQuestion("ping", is_sent=True)
+        mine.patience.deadline = math.inf
+        return mine
+
+    def forget(self, ping: OpenQuestion) -> None:
+        """An answer to *ping* that still comes is ignored."""
+        self._open = {request_id: mine for request_id, mine in self._open.items() if mine is not ping}
+
     def take_back(self, slot: ReplySlot) -> None:
         """The request of *slot* is over: tell the client, as long as its way is open, that it need not answer."""
         for request_id, mine in self._open.items():
             if mine.slot is slot:
                 self._take_back(request_id, mine)
 
-    def _take_back(self, request_id: RequestId, mine: _Open) -> None:
+    def _take_back(self, request_id: RequestId, mine: OpenQuestion) -> None:
         if mine.answer is None and mine.is_sent and mine.slot is not None:
             mine.is_sent = False
             params = CancelledNotificationParams(request_id=request_id, reason="no longer needed")
@@ -193,6 +214,8 @@ class SessionKey:
     """Whether the session has ended: its client cannot be asked any more."""
     home: ReplySlot | None = attrs.field(default=None, init=False)
     """The session's own way, for questions that belong to none of its requests."""
+    elicitations: dict[str, None] | None = attrs.field(default=None, init=False)
+    """Ids of the pages that the client was sent to, the oldest first: it may be told when one is done with."""
     on_roots_changed: set[Callable[[], None]] = attrs.field(factory=set, init=False)
     """Called when the client says that its roots have changed."""
 
@@ -200,6 +223,23 @@ class SessionKey:
         """The session has ended."""
         self.is_over, self.home = True, None
         self.on_roots_changed.clear()
+
+    def sent_to(self, elicitation_id: str) -> None:
+        """The client was sent to a page. The oldest of too many are forgotten."""
+        self.elicitations = self.elicitations or {}
+        self.elicitations[elicitation_id] = None
+        if len(self.elicitations) > MAX_ELICITATIONS:
+            del self.elicitations[next(iter(self.elicitations))]
+
+    def tell_complete(self, elicitation_id: str) -> bool:
+        """Tell the client that its user is done with a page. False if it was not sent there."""
+        if self.home is None or self.elicitations is None or elicitation_id not in self.elicitations:
+            return False
+        del self.elicitations[elicitation_id]
+        params = ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
+        frame = notification_frame(self.home.terms.revision, "notifications/elicitation/complete", params)
+        self.home.outlet.send_nowait(Outbound(frame, FrameKind.CHANGE, ("elicitation", elicitation_id)))
+        return True
 
     def tell_roots_changed(self) -> None:
         for tell in list(self.on_roots_changed):

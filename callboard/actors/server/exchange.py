@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import trio
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from callboard.actors.frames import Outcome
 from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
@@ -22,15 +22,17 @@ from callboard.actors.server.client_requests import (
     check_declared,
     check_may_ask,
 )
-from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInput
+from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInput, given_in
 from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, ProgressTimer, as_kept
 from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.shares import Shares
 from callboard.actors.terms import Terms
 from callboard.codecs.approval import ShownCall
 from callboard.codecs.caller import caller_of_key
 from callboard.codecs.envelope import Request
+from callboard.codecs.home import Names
 from callboard.codecs.json_scan import check_modelled
-from callboard.codecs.members import raw, read_members, write_members
+from callboard.codecs.members import raw, write_members
 from callboard.codecs.revisions import (
     LATEST,
     InputRequiredResult,
@@ -43,7 +45,7 @@ from callboard.codecs.revisions import (
     read_result,
 )
 from callboard.codecs.routing import Route
-from callboard.errors import InvalidParams, InvalidRequest, RequestFailed
+from callboard.errors import RequestFailed
 from callboard.supervisor import Address, Supervisor
 from callboard.supervisor.audit import is_audited, note
 from callboard.supervisor.ended import drop_frames
@@ -113,8 +115,13 @@ class RequestHost(Protocol):
     @property
     def approvals(self) -> Operators: ...
 
+    root: Supervisor
     numbers: "count[int]"
     """For names in the tree."""
+    memory: Shares
+    """What all clients take up."""
+    task_names: Names
+    """Makes the ids of tasks."""
 
 
 class Running(Protocol):
@@ -170,6 +177,9 @@ class Exchange(Lifecycle):
     @property
     def parking(self) -> Parks:
         return self.engine.parking
+
+    def hands_over(self) -> bool:  # whether a client keeps what its handler wants to find again in the next run
+        return self.terms.revision.dialect.asks_in_results
 
     @property
     def target(self) -> str:
@@ -484,13 +494,3 @@ Handler: TypeAlias = Callable[[Exchange], Awaitable[Outcome]]
 
 def _does_not_wait(_: str) -> None:
     """Used until a request waits: nothing can come in between that would cancel it."""
-
-
-def given_in(request: Request) -> Mapping[str, Raw]:
-    """The answers that a front request brings along, by their keys. Raises `InvalidParams` if they have none."""
-    if "inputResponses" not in request.members:
-        return {}
-    try:
-        return read_members(request.members["inputResponses"])
-    except InvalidRequest as error:
-        raise InvalidParams(f'"inputResponses": {error}') from None

@@ -1,6 +1,7 @@
 """The `initialize` handshake of a legacy session: the revision, and what either side can do."""
 
-from callboard.actors.server.host import Host, Offer
+from callboard.actors.server.host import Host
+from callboard.actors.server.offer import Offer
 from callboard.actors.terms import Terms, kept_abilities, kept_info
 from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request

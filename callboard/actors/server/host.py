@@ -1,45 +1,57 @@
 """A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
 
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping
 from contextvars import Context, copy_context
+from copy import copy
 from itertools import count
 from time import perf_counter
-from typing import ClassVar, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import attrs
 import trio
 from msgspec import UNSET, Raw
 
 from callboard import tree
-from callboard.actors.changes import MAX_FOLLOWED_BYTES, ListName, count_of
-from callboard.actors.outlet import Sink
+from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
 from callboard.actors.quotas import Quotas
 from callboard.actors.rate import RateLimit
-from callboard.actors.rules import METHOD_OF, NO_RULES, AccessRules, Decision, Gate
+from callboard.actors.rules import METHOD_OF, NO_RULES, AccessRules
 from callboard.actors.server.approvals import Approvals
 from callboard.actors.server.bounds import (
+    FOLLOWED_WEIGHT,
+    IN_FLIGHT_WEIGHT,
     MAX_BODY_BYTES,
     MAX_KEPT_BYTES,
+    MAX_MEMORY,
     MAX_MEMORY_EACH,
     MAX_SESSIONS,
     MAX_SESSIONS_EACH,
+    MAX_UNREAD_BYTES,
+    SESSION_WEIGHT,
 )
-from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.expiry import TokenExpiry
+from callboard.actors.server.extensions import AddedMethod, NotificationListener, check_declared_extension
 from callboard.actors.server.observer import Auditor, Observer
+from callboard.actors.server.offer import Offer, OwnMethods
+from callboard.actors.server.open_session import OpenSession
 from callboard.actors.server.parking import PARKED, Parking, taken_up
 from callboard.actors.server.progress import ProgressTimer
-from callboard.actors.server.reply_slot import InFlight, ReplySlot
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.server.request import HARD_CAP, run_request, start_request
 from callboard.actors.server.spans import HeadHolder, Tracer
 from callboard.actors.server.subscription import Subscription, granted
+from callboard.actors.server.task_following import TaskFollowing, wanted_tasks
+from callboard.actors.server.tool_search import ToolSearch
 from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
+from callboard.actors.tape import Tape
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
+from callboard.codecs.bridge.tasks import ABOUT_TASKS
 from callboard.codecs.caller import Caller
-from callboard.codecs.envelope import Request, RequestId
+from callboard.codecs.envelope import Request
+from callboard.codecs.home import LocalNames, Names
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.status import refused_as
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
@@ -47,7 +59,6 @@ from callboard.codecs.members import raw
 from callboard.codecs.replay_budget import ReplayBudget
 from callboard.codecs.revisions import (
     Direction,
-    Implementation,
     Method,
     Model,
     Revision,
@@ -61,31 +72,11 @@ from callboard.codecs.routing import Route
 from callboard.errors import Draining, MethodNotFound, Overloaded, PeerError, RequestFailed
 from callboard.supervisor import Supervisor
 
-Instant: TypeAlias = Callable[[Exchange], Model | Forwarded | None]
-"""A handler that never waits: it runs where the request was read. None if this request has to wait after all: then the
-handler of the same name has it."""
-
-
 MAX_IN_FLIGHT: Final = 64
 """Most requests that one peer may have in flight, subscriptions counted too."""
 
 MAX_IN_FLIGHT_IN_ALL: Final = 16_384
 """Most requests of all peers that are in flight, subscriptions counted too."""
-
-MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
-"""Most bytes of large answers that all clients together have not read yet."""
-
-MAX_MEMORY: Final = 2 * 1024 * 1024 * 1024
-"""Most memory that all clients may take up together, estimated: more than all other bounds together let them."""
-
-IN_FLIGHT_WEIGHT: Final = 16 * 1024
-"""Bytes that a request in flight takes up, its body not counted: measured, a stream."""
-
-SESSION_WEIGHT: Final = 28 * 1024
-"""Bytes that a session takes up: measured, of a WebSocket. Others take half of that."""
-
-FOLLOWED_WEIGHT: Final = 2
-"""Bytes for each byte of a URI that is followed: it stands in the subscription and in the table of topics."""
 
 MAX_FOLLOWED: Final = 4096
 """Most resources and lists that one subscription, or one legacy session, may follow."""
@@ -98,103 +89,37 @@ _BY_ENTRY: Final = frozenset(
 """Methods of which the scopes are told together with those of the entry that they are about."""
 
 
-class OwnMethods(Protocol):
-    """What a session answers itself, and no handler of the server's does."""
+class PathFinder(Protocol):
+    """Finds the host of a path."""
 
-    def own_answer(self, exchange: Exchange) -> Model | None:
-        """The answer to a method of its own; None if it has no such method, or a handler must wait for it."""
-
-    def own_handler(self, method: str) -> Handler | None:
-        """What serves a method of its own that waits."""
+    def find(self, name: str, caller: Caller) -> "Host | None":
+        """The host at `/mcp/NAME`; None if there is none, or none that *caller* may know of."""
 
 
-class OpenSession(Protocol):
-    """A session, as an operator sees it."""
-
-    transport: ClassVar[str]
-    caller: Caller
-    peer: str
-    terms: Terms | None
-    key: SessionKey
-    sink: Sink
-
-    @property
-    def principal(self) -> str: ...
-
-    @property
-    def requests(self) -> "SessionRequests": ...
-
-    @property
-    def hearing(self) -> "Hearing | None": ...
-
-    @property
-    def started_at(self) -> float: ...
+def _tell_paths(host: "Host", of: "attrs.Attribute[Any]", value: Any) -> Any:
+    """What is set at the host holds at its paths, too."""
+    for narrow in host.narrow:
+        setattr(narrow, of.name, value)
+    return value
 
 
-class Hearing(Protocol):
-    """The lists and resources of which a session is told."""
-
-    @property
-    def lists(self) -> Collection[object]: ...
-
-    @property
-    def followed(self) -> Collection[object]: ...
+_OWN: Final[Any] = {"on_setattr": attrs.setters.NO_OP}  # of each path
 
 
-class SessionRequests(Protocol):
-    """The requests of a session."""
-
-    count: int
-    used_at: float
-    latest: Terms | None
-    """Of the latest request, if they are observed: the name of a client that agreed on nothing before."""
-
-    @property
-    def in_flight(self) -> Mapping[RequestId, InFlight]: ...
-
-
-class Offer(Protocol):
-    """The interface of an offer: `ServerOffer` and `BrokerOffer` implement it."""
-
-    info: Implementation
-    instructions: str | None
-    revisions: frozenset[Revision]
-    instant: Mapping[str, Instant]
-    handlers: Mapping[str, Handler]
-
-    def capabilities(self, revision: Revision) -> ServerCapabilities: ...
-
-    def header_map(self, method: str, route: Route) -> HeaderMap:
-        """The arguments of a request that are mirrored into HTTP headers."""
-
-    def owner_of(self, method: str, name: str) -> str | None:
-        """The backend that has the tool or prompt; empty for a server's own. None if there is none such."""
-
-    def offered(self) -> Iterable[tuple[str, str, str]]:
-        """Method, name and owner of every tool and prompt."""
-
-    def guard(self, exchange: Exchange) -> None:
-        """Raises the answer to a request if its caller may not use, or not know of, what it asks for."""
-
-    def decide_resource(self, rules: AccessRules, caller: Caller, uri: str, method: str) -> Decision:
-        """May *caller* use the resource by this method? One that there is not is open: it is not found later."""
-
-    def gates(self, rules: AccessRules) -> Mapping[ListName, Sequence[Gate]]:
-        """What guards the entries of each list, in their order."""
-
-    def instructions_for(self, rules: AccessRules, caller: Caller) -> str | None:
-        """The instructions, without those of servers that *caller* may not know of."""
-
-
-@attrs.define(eq=False)
+@attrs.define(eq=False, on_setattr=_tell_paths)
 class Host:
-    """One offer, the requests that outlive a connection, the parked ones among them, and the subscribers."""
+    """One offer, the requests that outlive a connection, the parked ones among them, and the subscribers.
 
-    offer: Offer
+    A broker is served at several paths: each has a host of its own offer and audience, which shares all else.
+    """
+
+    offer: Offer = attrs.field(**_OWN)
     root: Supervisor
     parking: Parking
     topics: Subscribers = attrs.field(factory=Subscribers)
-    audience: Audience = attrs.field(default=attrs.Factory(lambda self: HostedAudience(self.topics), takes_self=True))
+    audience: Audience = attrs.field(
+        default=attrs.Factory(lambda self: HostedAudience(self.topics), takes_self=True), **_OWN
+    )
     cap: float = HARD_CAP
     most_in_flight: int = MAX_IN_FLIGHT
     most_followed: int = MAX_FOLLOWED
@@ -216,9 +141,15 @@ class Host:
     """Calls that wait for an operator."""
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
-    retry_handler: Callable[[Exchange], Handler | None] = attrs.field(default=lambda _: None)
-    """What serves a retry on a connection of many requests, if it belongs to another worker."""
+    hear: NotificationListener = attrs.field(default=lambda _, __, ___: False)
+    """Takes notifications of clients that the specification does not have."""
+    elsewhere: Callable[[Exchange], Handler | None] = attrs.field(default=lambda _: None)
+    """What serves a retry, or a request about a task, that came on a session and belongs to another worker."""
+    task_names: Names = attrs.field(factory=LocalNames)
+    """Makes the ids of tasks."""
     reports: ProgressTimer = attrs.field(factory=ProgressTimer)
+    search: ToolSearch | None = None
+    """Shows a search in the place of the tools."""
     expiry: TokenExpiry = attrs.field(init=False)
     context: Context = attrs.field(factory=copy_context, init=False)
     observer: Observer | None = attrs.field(default=None, init=False)
@@ -228,15 +159,27 @@ class Host:
     """Only beside an observer, which ends the spans."""
     auditor: Auditor | None = attrs.field(default=None, init=False)
     """Only beside an observer, which is its own."""
+    on_session: Callable[[OpenSession], None] | None = attrs.field(default=None, init=False)
+    """Told of each session when it begins."""
+    tape: Tape | None = attrs.field(default=None, init=False)
+    """Takes what is said to the server and what it says, if that is recorded."""
     barred: Callable[[], RequestFailed] | None = attrs.field(default=None, init=False)
     """Why no new work is taken."""
-    clients: dict[str, "OpenSession"] = attrs.field(factory=dict, init=False)
+    clients: dict[str, OpenSession] = attrs.field(factory=dict, init=False)
     """The sessions that are open, by their names in the tree."""
     is_draining: bool = attrs.field(default=False, init=False)
     _requests: Supervisor | None = attrs.field(default=None, init=False)
     numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
-    _methods: dict[tuple[Revision, str], tuple[ServerCapabilities, Method]] = attrs.field(factory=dict, init=False)
+    _methods: dict[tuple[Revision, str], tuple[ServerCapabilities, Method]] = attrs.field(
+        factory=dict, init=False, **_OWN
+    )
     _infos: dict[Revision, Raw | None] = attrs.field(factory=dict, init=False)
+    path: str = attrs.field(default="", init=False, **_OWN)
+    """The name behind `/mcp/` that it is served at; none for all that there is."""
+    paths: "PathFinder | None" = attrs.field(default=None, init=False, **_OWN)
+    """Finds the hosts of other paths, if there are any."""
+    narrow: "tuple[Host, ...]" = attrs.field(default=(), init=False, **_OWN)
+    """The hosts of paths that were asked for."""
 
     def __attrs_post_init__(self) -> None:
         memory, self.expiry = self.memory, TokenExpiry(self.root)
@@ -249,6 +192,18 @@ class Host:
         )
         self.parking.count_in(memory)
         self.audience.fan_out.supervisor = self.root
+
+    def at(self, path: str, offer: Offer, audience: Audience) -> "Host":
+        """The host of a path: with an offer and an audience of its own, and all else in common."""
+        narrow = copy(self)
+        narrow.become(path, offer, audience)
+        self.narrow = (*self.narrow, narrow)
+        return narrow
+
+    def become(self, path: str, offer: Offer, audience: Audience) -> None:
+        """Be the host of a path: for a copy that is new."""
+        self.narrow, self.paths, self.path = (), None, path
+        self.offer, self.audience, self._methods = offer, audience, {}
 
     def observe(self, slot: ReplySlot, request: Request, route: Route, head: Head | None = None) -> None:
         """Have the observer, if there is one, told how the request ends, which begins now; and trace it. *head* is that
@@ -285,22 +240,32 @@ class Host:
         known = self._methods.get((revision, name))
         if known is not None and known[0] is declared:
             return known[1]
-        row = method_of(revision, name, Direction.CLIENT_TO_SERVER)
+        added = self.added_to(revision, name)
+        row = method_of(revision, name, Direction.CLIENT_TO_SERVER) if added is None else added.row
         needed = row.needed(revision, Direction.CLIENT_TO_SERVER)
         if needed is not None and not declares(declared, needed.path):
             raise MethodNotFound(f"{name} is not supported by this server")
         offer = self.offer
-        if name in offer.handlers or name in offer.instant or name in _LISTEN:
+        if added is not None and name not in offer.added:
+            return row  # any name that a client thinks of: there is nothing to be remembered
+        if added is not None or name in offer.handlers or name in offer.instant or name in _LISTEN:
             self._methods[revision, name] = declared, row
         elif name not in besides:
             raise MethodNotFound(f"{name} is not supported by this server")
         return row
+
+    def added_to(self, revision: Revision, name: str) -> AddedMethod | None:
+        """The method of an extension, in the revisions that have it."""
+        added = self.offer.added.get(name)
+        return added if added is not None and revision in added.row.spoken[Direction.CLIENT_TO_SERVER] else None
 
     def method_for(self, request: Request, terms: Terms, *, besides: Container[str] = ()) -> Method:
         """As `method`, of a request. Raises also what `check_extensions` does."""
         if terms.revision.dialect.has_extensions:
             self.check_extensions(request, terms)
         row = self.method(terms.revision, request.method, besides=besides)
+        if row.extension is not None:
+            check_declared_extension(terms, row.extension)
         if self.rules is not None and self.rules.guards_methods:
             self._check_method(self.rules, request.method, terms.caller)
         return row
@@ -319,8 +284,8 @@ class Host:
         if rules is None or not found.paths or method != "tools/call":
             return found
         name = route.name or ""
-        owner = offer.owner_of(method, name)
-        is_hidden = owner is not None and rules.decide(caller, "tool", owner or offer.info.name, name).is_hidden
+        owner, known = offer.owner_of(method, name), offer.rule_name(method, name)
+        is_hidden = owner is not None and rules.decide(caller, "tool", owner or offer.info.name, known).is_hidden
         return NO_HEADERS if is_hidden else found
 
     def begin_drain(self) -> None:
@@ -364,13 +329,17 @@ class Host:
         """
         name, slot, handler = exchange.request.method, exchange.slot, None
         if self.quotas is not None:
-            now = trio.current_time()
-            self.quotas.count(slot.terms.caller, slot.account, name, exchange.route.name, now)
+            now, tool = trio.current_time(), exchange.route.name
+            if tool is not None and self.quotas.counts_tools:
+                tool = self.offer.rule_name(name, tool, exchange)
+            self.quotas.count(slot.terms.caller, slot.account, name, tool, now)
         if exchange.route.request_state is not None and slot.terms.revision in method.may_ask:
             if await self._resume(exchange) is not exchange:
                 return
         else:
             result: Model | Forwarded | None = None if own is None else own.own_answer(exchange)
+            if self.search is not None:
+                result, handler = result or self.search.answer(exchange), self.search.handler(self, exchange)
             instant = self.offer.instant.get(name)
             if result is None and instant is not None:
                 result = instant(exchange)
@@ -378,14 +347,30 @@ class Host:
                 await slot.answer(result)
                 return
             if own is not None:
-                handler = own.own_handler(name)
+                handler = own.own_handler(name) or handler
             if slot.admission is not None:
                 slot.admission.check(slot)
         if name in _LISTEN:
             self._listen(exchange)
             return
-        if (rest := self.begin_serving(handler or self.offer.handlers[name], exchange)) is not None:
+        if handler is None:
+            offer = self.offer
+            handler = None if name in offer.added else offer.handlers.get(name)
+        if handler is None:  # also one of an extension that crosses a broker, which is in neither
+            handler = self._added_handler(slot.terms.revision, name)
+        if (rest := self.begin_serving(handler, exchange)) is not None:
             await rest
+
+    def _added_handler(self, revision: Revision, name: str) -> Handler:
+        """That of an extension, in the revisions that have it."""
+        added = self.added_to(revision, name)
+        return self.offer.handlers[name] if added is None else added.handler
+
+    def handler_elsewhere(self, exchange: Exchange, method: Method) -> Handler | None:
+        """What serves a retry, or a request about a task, that belongs to another worker, on a connection that others
+        share."""
+        is_retry = exchange.route.request_state is not None and exchange.terms.revision in method.may_ask
+        return self.elsewhere(exchange) if is_retry or exchange.request.method in ABOUT_TASKS else None
 
     def begin_serving(self, handler: Handler, exchange: Exchange) -> Awaitable[None] | None:
         """Have *handler* answer a request that was admitted. What is returned must be awaited, if anything is."""
@@ -446,7 +431,8 @@ class Host:
     def _subscription(self, exchange: Exchange) -> Subscription:
         revision = exchange.terms.revision
         params = exchange.params(SubscriptionsListenRequestParams)
-        self.check_followed(count_of(params.notifications))
+        tasks = wanted_tasks(exchange, params.notifications)
+        self.check_followed(count_of(params.notifications) + len(tasks))
         declared = self.offer.capabilities(revision)
         lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
         allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))
@@ -454,4 +440,6 @@ class Host:
             caller = exchange.terms.caller
             uris = tuple(uri for uri in allowed.resource_subscriptions if self.may_follow(caller, uri))
             allowed = attrs.evolve(allowed, resource_subscriptions=uris or UNSET)
-        return Subscription(exchange, self.audience, allowed, self.followed, self.hides_resource)
+        store = self.offer.task_store
+        following = None if store is None or not tasks else TaskFollowing(store, tasks)
+        return Subscription(exchange, self.audience, allowed, self.followed, self.hides_resource, following)

@@ -8,8 +8,11 @@ from msgspec import Raw
 from trio.lowlevel import ParkingLot
 
 from callboard.actors.server.client_requests import ClientRequest
+from callboard.codecs.envelope import Request
+from callboard.codecs.members import read_members
 from callboard.codecs.revisions import Model, Revision, read_result
 from callboard.codecs.revisions.inputs import CreateMessageRequest, ElicitRequest, InputRequest, ListRootsRequest
+from callboard.errors import InvalidParams, InvalidRequest
 
 GATHER: Final = 0.02
 """Seconds that a first question waits for others which the handler's other tasks may ask in the same breath."""
@@ -91,3 +94,13 @@ class InputRounds:
 
     async def wait_change(self) -> None:
         await self._changed.park()
+
+
+def given_in(request: Request) -> Mapping[str, Raw]:
+    """The answers that a front request brings along, by their keys. Raises `InvalidParams` if they have none."""
+    if "inputResponses" not in request.members:
+        return {}
+    try:
+        return read_members(request.members["inputResponses"])
+    except InvalidRequest as error:
+        raise InvalidParams(f'"inputResponses": {error}') from None

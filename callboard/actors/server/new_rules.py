@@ -34,7 +34,7 @@ async def apply(host: Host, rules: AccessRules | None) -> int:
         await trio.lowlevel.checkpoint()
     for _, actor in host.requests.actors():
         if isinstance(actor, Subscription):
-            told += _tell_subscription(host, actor, changes)
+            told += _tell_subscription(actor, changes)
             await trio.lowlevel.checkpoint()
     return told
 
@@ -72,10 +72,10 @@ def _tell_session(session: Session, changes: Changes) -> bool:
     return bool(news)
 
 
-def _tell_subscription(host: Host, subscription: Subscription, changes: Changes) -> bool:
+def _tell_subscription(subscription: Subscription, changes: Changes) -> bool:
     caller, granted = subscription.exchange.terms.caller, subscription.granted
     followed = () if granted.resource_subscriptions is UNSET else granted.resource_subscriptions
-    if not host.audience.follows_unknown and any(host.hides_resource(caller, uri) for uri in followed):
+    if not subscription.audience.follows_unknown and any(subscription.hides(caller, uri) for uri in followed):
         subscription.address.begin_stop()  # what the client is told it follows would not be true any more
         return False
     changed = _changed_for(caller, changes)

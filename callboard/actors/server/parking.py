@@ -14,8 +14,8 @@ from callboard.actors.lifecycle import Consequence, RequestEvent
 from callboard.actors.lifecycle import RequestState as Stage
 from callboard.actors.server.bounds import MAX_PARKED, MAX_PARKED_EACH
 from callboard.actors.server.client_requests import ClientRequest, check_declared, check_may_ask
-from callboard.actors.server.exchange import Exchange, given_in
-from callboard.actors.server.input_rounds import InputRounds
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.input_rounds import InputRounds, given_in
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.server.spans import KEPT_SIZE
 from callboard.actors.shares import Shares

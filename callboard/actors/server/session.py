@@ -8,20 +8,23 @@ import attrs
 import trio
 
 from callboard.actors.changes import LISTS, ListChanged
-from callboard.actors.frames import MAX_ANSWER, error_frame
+from callboard.actors.frames import error_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import CLOSED, BatchSink, Carrier, Outbound, Outlet, PostingSink, Sink
 from callboard.actors.server.batch import Batch
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.dispatch import Dispatch
 from callboard.actors.server.exchange import Exchange, Handler
+from callboard.actors.server.gathered import gathered
 from callboard.actors.server.handshake import agree, welcome
 from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.server.session_changes import SessionChanges
 from callboard.actors.server.session_record import SessionRecord, write_record
 from callboard.actors.shares import LOCAL, account_of
+from callboard.actors.tape import Track
 from callboard.actors.terms import Terms, is_meant_modern, is_modern, modern_terms
+from callboard.codecs.bridge.tasks import ABOUT_TASKS
 from callboard.codecs.caller import TRUSTED, Caller
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode, is_batch, split_batch
 from callboard.codecs.json_scan import check_modelled
@@ -55,11 +58,8 @@ M = TypeVar("M", bound=Model)
 OUTBOX_SIZE: Final = 1024
 """Most frames that wait for one peer."""
 
-OUTBOX_BYTES: Final = MAX_ANSWER
-"""Most bytes that wait for one peer: two frames of the largest size."""
-
-GATHERED: Final = 65_536
-"""Bytes from which on frames to one peer are not written together: what a pipe holds."""
+OUTBOX_BYTES: Final = 8 * 1024 * 1024
+"""Most bytes that wait for one peer. A larger answer waits alone, and counts among the bytes that wait to be read."""
 
 MAX_REASON: Final = 200
 """Characters of a peer's reason that are logged."""
@@ -81,7 +81,7 @@ class Session(Actor[Outbound]):
         overflow=lambda message: message.kind.overflow,
         key=lambda message: message.key,
         most_weight=OUTBOX_BYTES,
-        weigh=lambda message: len(message.frame),
+        weigh=lambda message: min(len(message.frame), OUTBOX_BYTES),
     )
 
     transport: ClassVar[str] = "stdio"
@@ -101,6 +101,7 @@ class Session(Actor[Outbound]):
     ignored: int = attrs.field(default=0, init=False)
     requests: Dispatch = attrs.field(init=False)
     key: SessionKey = attrs.field(factory=SessionKey, init=False)
+    track: Track | None = attrs.field(default=None, init=False)  # only if it is recorded
     _gathering: BatchSink | None = attrs.field(init=False)
     _posting: PostingSink | None = attrs.field(init=False)
     _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
@@ -143,8 +144,11 @@ class Session(Actor[Outbound]):
 
     async def _write(self, frame: bytes) -> None:
         """Write a frame, and with it what waits behind it where the sink takes several at once."""
+        frames = [frame] if self._gathering is None else gathered(frame, self.inbox)
+        if self.track is not None:
+            self.track.all_from_server(frames)
         if self._gathering is not None:
-            await self._gathering.send_together(self._gathered(frame))
+            await self._gathering.send_together(frames)
         else:
             await self.sink.send(frame)
         hearing = self.hearing
@@ -160,17 +164,6 @@ class Session(Actor[Outbound]):
     def is_attached(self) -> bool:
         """Whether a client is there to read what is written."""
         return True
-
-    def _gathered(self, frame: bytes) -> list[bytes]:
-        """The waiting messages, up to a limit: one write wakes the peer once."""
-        frames, size = [frame], len(frame)
-        try:
-            while size < GATHERED:
-                frames.append(self.inbox.receive_nowait().frame)
-                size += len(frames[-1])
-        except (trio.WouldBlock, trio.EndOfChannel):
-            pass
-        return frames
 
     def facts(self) -> Mapping[str, Fact]:
         return {
@@ -202,7 +195,10 @@ class Session(Actor[Outbound]):
 
     def try_answer(self, frame: bytes) -> bool:
         """Mostly nothing else waits to be written: then it is written here, and no other task is woken for it."""
-        return self._posting is not None and self.inbox.is_waited_for and self._posting.post(frame)
+        is_sent = self._posting is not None and self.inbox.is_waited_for and self._posting.post(frame)
+        if is_sent and self.track is not None:
+            self.track.from_server(frame)
+        return is_sent
 
     async def send(self, message: Outbound) -> None:
         if not self.try_send(message):
@@ -238,6 +234,8 @@ class Session(Actor[Outbound]):
         of one HTTP response. *carrier* is the task that read it, if that can run a request that waits."""
         if isinstance(frame, PeerError):
             return await self._refuse(frame, way or self)
+        if self.track is not None:
+            self.track.to_server(frame)
         if self.takes_batches and is_batch(frame):
             return await self._receive_batch(frame, way or self)
         try:
@@ -319,6 +317,8 @@ class Session(Actor[Outbound]):
         except PeerError as error:
             error.request_id = request.id
             raise
+        if self.host.search is not None:
+            request, route = self.host.search.reword(request, route)
         slot = self._slot(request, terms, way)
         if self.host.observer is not None:
             self.host.observe(slot, request, route)
@@ -329,8 +329,8 @@ class Session(Actor[Outbound]):
             method = self.host.method_for(request, terms, besides=self.own_methods)
             self.requests.check_token(terms.progress_token)
             exchange = self._exchange(request, route, slot, carrier)
-            is_retry = route.request_state is not None and terms.revision in method.may_ask
-            handler = self.host.retry_handler(exchange) if is_retry else None
+            may_be_elsewhere = route.request_state is not None or request.method in ABOUT_TASKS  # few are: no call
+            handler = self.host.handler_elsewhere(exchange, method) if may_be_elsewhere else None
             if handler is None:
                 await self.host.serve(exchange, method, self)
             else:
@@ -383,7 +383,7 @@ class Session(Actor[Outbound]):
             self._progressed(notification)
         elif notification.method == "notifications/roots/list_changed":
             self.key.tell_roots_changed()
-        else:
+        elif not self.host.hear(notification, self.terms, self.key):
             self.ignored += 1
 
     async def _cancelled(self, notification: Notification) -> None:
@@ -487,7 +487,7 @@ class Session(Actor[Outbound]):
         if self.terms is None:
             raise LookupError("nothing was agreed yet")
         followed = [] if self.hearing is None else list(self.hearing.followed)
-        return write_record(self.terms, followed, is_ready=self.is_ready)
+        return write_record(self.terms, followed, is_ready=self.is_ready, path=self.host.path)
 
     async def open_again(self, record: SessionRecord) -> None:
         """Go on with the session of another worker, which is gone. The client is told once that everything changed."""

@@ -30,6 +30,8 @@ class SessionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     level: str | None = None
     is_ready: bool = False
     followed: list[str] = []
+    path: str = ""
+    """Where it was opened: at `/mcp`, or at `/mcp/` and this name."""
 
     def terms(self) -> Terms:
         """What was agreed."""
@@ -43,7 +45,7 @@ class SessionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def write_record(terms: Terms, followed: list[str], *, is_ready: bool) -> bytes:
+def write_record(terms: Terms, followed: list[str], *, is_ready: bool, path: str = "") -> bytes:
     revision, size, kept = terms.revision, 0, []
     for uri in followed:
         size += len(uri.encode()) + 4
@@ -59,6 +61,7 @@ def write_record(terms: Terms, followed: list[str], *, is_ready: bool) -> bytes:
             level=terms.log_level,
             is_ready=is_ready,
             followed=kept,
+            path=path,
         )
     )
 

@@ -7,6 +7,7 @@ from callboard.actors.outlet import Connection
 from callboard.actors.server.host import Host
 from callboard.actors.server.reader import Reader
 from callboard.actors.server.session import Session
+from callboard.actors.tape import Track
 from callboard.codecs.caller import TRUSTED, Caller, as_caller
 from callboard.errors import ActorError
 from callboard.supervisor import Supervisor
@@ -27,6 +28,8 @@ async def add_session(host: Host, session: Session, name: str, *readers: tree.Ma
     spec = tree.session(name, [session].pop, readers, host.requests)
     shares, account, tell = host.sessions, session.account, session.on_end
     shares.take(account)
+    if host.tape is not None:
+        session.track = Track(host.tape, host.offer.info.name, name)
     began = trio.current_time()
 
     def ended() -> None:
@@ -41,9 +44,12 @@ async def add_session(host: Host, session: Session, name: str, *readers: tree.Ma
 
     session.on_end, host.clients[name] = ended, session
     try:
-        return await host.root.supervisor_of(tree.SESSIONS).add(spec)
+        supervisor = await host.root.supervisor_of(tree.SESSIONS).add(spec)
     except ActorError:  # it has not begun, so it does not end either
         session.on_end = tell
         del host.clients[name]
         shares.give_back(account)
         raise
+    if host.on_session is not None:
+        host.on_session(session)
+    return supervisor

@@ -15,6 +15,7 @@ from callboard.actors.frames import error_frame, notification_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.task_following import TASK_PACE, TaskChanged, TaskFollowing
 from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, Following
 from callboard.codecs.caller import Caller
@@ -47,13 +48,15 @@ def change_notification(change: Change, meta: NotificationMetaObject | None = No
 
 
 @attrs.define(eq=False)
-class Subscription(Actor[Change]):
+class Subscription(Actor[Change | TaskChanged]):
     """Owns a filter and an outbox in which the same change stands at most once.
 
     Stopped, it says so with the closing result; killed, because the client has left, it says nothing.
     """
 
-    mailbox = MailboxSpec[Change](size=SUBSCRIPTION_SIZE, overflow=Overflow.COALESCE, key=lambda change: change)
+    mailbox = MailboxSpec[Change | TaskChanged](
+        size=SUBSCRIPTION_SIZE, overflow=Overflow.COALESCE, key=lambda change: change
+    )
 
     exchange: Exchange
     audience: Audience
@@ -61,6 +64,7 @@ class Subscription(Actor[Change]):
     followed: Shares
     hides: Callable[[Caller, str], bool] = attrs.field(default=lambda _, __: False)
     """Whether the caller may not know of a resource."""
+    tasks: TaskFollowing | None = None
     _pace: SubscriberPace | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
@@ -89,12 +93,17 @@ class Subscription(Actor[Change]):
         lists = audience.lists_for(wanted_lists(self.granted), self.exchange.terms.capabilities)
         audience.lists.join(hear, lists)
         try:
-            acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)
+            granted = self.granted if self.tasks is None else self._follow_tasks(self.tasks)
+            acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=granted, meta=meta)
             await slot.notify("notifications/subscriptions/acknowledged", acknowledged, FrameKind.ANSWER)
             async for change in self.inbox:
-                await slot.notify(*change_notification(change, meta), FrameKind.CHANGE, change)
+                await self._tell(change, meta)
                 await self._tell_rest(meta)
+                if self.tasks is not None:
+                    await trio.sleep(TASK_PACE)  # changes of the same task meanwhile are one
         finally:
+            if self.tasks is not None:
+                self.tasks.end(self.hear_task)
             if self._pace is not None:
                 self._pace.catch_up()
             audience.lists.leave(hear, lists)
@@ -113,15 +122,27 @@ class Subscription(Actor[Change]):
         self.granted = attrs.evolve(self.granted, resource_subscriptions=tuple(following) or UNSET)
         return following
 
+    def _follow_tasks(self, tasks: TaskFollowing) -> SubscriptionFilter:
+        tasks.begin(self.exchange, self.hear_task)
+        for task_id in tasks.news():
+            self.hear_task(task_id)
+        return tasks.acknowledged(self.granted)
+
+    async def _tell(self, change: Change | TaskChanged, meta: NotificationMetaObject) -> None:
+        if not isinstance(change, TaskChanged):
+            await self.exchange.slot.notify(*change_notification(change, meta), FrameKind.CHANGE, change)
+        elif self.tasks is not None:
+            await self.tasks.tell(self.exchange, change)
+
     async def _tell_rest(self, meta: NotificationMetaObject) -> None:
         """Tell of all that waits before others get a turn: a source may bring as many as there is room for in one."""
-        slot, inbox = self.exchange.slot, self.inbox
+        inbox = self.inbox
         for _ in range(inbox.depth):
             try:
                 change = inbox.receive_nowait()
             except (trio.WouldBlock, trio.EndOfChannel):
                 break
-            await slot.notify(*change_notification(change, meta), FrameKind.CHANGE, change)
+            await self._tell(change, meta)
         if self._pace is not None and not inbox.depth:
             self._pace.catch_up()
 
@@ -141,6 +162,11 @@ class Subscription(Actor[Change]):
                     self._pace.fall_behind()
         else:
             self._overflow(news)
+
+    def hear_task(self, task_id: str) -> None:
+        """Take in that a task has changed."""
+        with suppress(trio.WouldBlock):  # as many other changes wait: its client may ask for it
+            self.address.send_nowait(TaskChanged(task_id))
 
     def _overflow(self, news: News) -> None:
         letters = self.exchange.supervisor.dead_letters
@@ -185,7 +211,7 @@ class Subscription(Actor[Change]):
         """Its session or its edge ends it."""
 
     def facts(self) -> dict[str, str | int]:
-        return {"hears": count_of(self.granted)}
+        return {"hears": count_of(self.granted) + (0 if self.tasks is None else len(self.tasks.granted))}
 
 
 @attrs.define(eq=False)

@@ -18,6 +18,7 @@ from callboard.errors import (
     PeerRefused,
     RequestFailed,
     RequestTimedOut,
+    UrlRequired,
 )
 from callboard.server.content.errors import BadResult, ToolError
 
@@ -27,7 +28,16 @@ MAX_MESSAGE: Final = 2_000
 MAX_FAILURES: Final = 5
 """Most failures told of one group."""
 
-_MEANT: Final = (ToolError, PeerError, PeerRefused, RequestTimedOut, Overloaded, Draining, InsufficientScope)
+_MEANT: Final = (
+    ToolError,
+    PeerError,
+    PeerRefused,
+    RequestTimedOut,
+    UrlRequired,
+    Overloaded,
+    Draining,
+    InsufficientScope,
+)
 
 
 def error_result(exception: BaseException, *, show_errors: bool = False) -> CallToolResult:

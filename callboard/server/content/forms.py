@@ -24,12 +24,12 @@ from callboard.errors import InvalidDefinition, PeerError
 from callboard.server.content.errors import BadForm
 from callboard.server.content.fields import ALLOWED, field_schema
 from callboard.server.content.problems import Problem, find_problems, problem_of
+from callboard.server.signature.conversion import from_json
 from callboard.server.signature.defaults import fill_defaults
 from callboard.server.signature.schemas import (
     Schema,
     Validator,
     compile_schema,
-    from_json,
     schemas_of,
     with_object_root,
 )

@@ -155,13 +155,17 @@ def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     branches: list[list[Any]] = error.kind.value
     meant = [branch for branch in branches if not any(_is_other_type(inner, here) for inner in branch)]
     types = [kind for branch in branches for inner in branch if inner.kind.name == "type" for kind in inner.kind.value]
+    meant = [branch for branch in meant if not any(_is_other_choice(inner, here) for inner in branch)] or meant
     if not all(branches):
         yield Problem(_path(here), f"matches several schemas where one is allowed, got {shown(error.instance)}")
     elif not meant:
         hint = _quoted(types, error.instance)
         yield Problem(_path(here), f"expected {_either(types)}, got {shown(error.instance)}{hint}")
     elif all(len(branch) == 1 and branch[0].kind.name == "const" for branch in meant):
-        yield Problem(_path(here), _not_one_of([branch[0].kind.value for branch in meant], error.instance))
+        values, first = [branch[0].kind.value for branch in meant], meant[0][0]
+        is_one = len({tuple(branch[0].instance_path) for branch in meant}) == 1  # a member that tells forms apart
+        at, found = (list(first.instance_path), first.instance) if is_one else (here, error.instance)
+        yield Problem(_path(at), _not_one_of(values, found))
     elif len(meant) == 1:
         for inner in meant[0]:
             yield from _tell(inner, schema)
@@ -173,6 +177,11 @@ def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _is_other_type(error: Any, here: Sequence[str | int]) -> bool:
     return error.kind.name == "type" and list(error.instance_path) == here
+
+
+def _is_other_choice(error: Any, here: Sequence[str | int]) -> bool:
+    """Whether a member says that a value is meant to be another form: `kind` is "dog" where "cat" is expected."""
+    return error.kind.name in ("const", "enum") and list(error.instance_path)[:-1] == here
 
 
 def _quoted(kinds: Sequence[str], found: Any) -> str:

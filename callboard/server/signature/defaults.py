@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from callboard.server.signature.markers import understood
+from callboard.server.signature.translate import Choice, StandIn, understood
 
 _SCALARS: Final = frozenset((str, int, float, bool, bytes, type(None)))
 
@@ -30,6 +30,8 @@ def may_lack_defaults(annotation: Any) -> bool:
             seen.add(id(one))
             if isinstance(one, msgspec.inspect.DataclassType) and _defaults(one.cls):
                 return True
+            if isinstance(one, msgspec.inspect.CustomType) and issubclass(one.cls, Choice | StandIn):
+                return True  # it may, and such types are few
             waiting.extend(getattr(one, name) for name in one.__struct_fields__)
     return False
 

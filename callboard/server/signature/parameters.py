@@ -9,11 +9,12 @@ from typing import Any, Final, TypeAlias
 import attrs
 import msgspec
 
+from callboard.server.signature.conversion import from_json
 from callboard.server.signature.defaults import fill_defaults, may_lack_defaults
 from callboard.server.signature.docstrings import Docstring
-from callboard.server.signature.markers import understood
-from callboard.server.signature.schemas import Schema, compile_schema, from_json, schemas_of, to_json, with_defs
-from callboard.server.signature.shape import UNSTATED, Shape
+from callboard.server.signature.schemas import Schema, compile_schema, schemas_of, to_json, with_defs
+from callboard.server.signature.shape import UNSTATED, Made, Shape
+from callboard.server.signature.translate import understood
 
 Convert: TypeAlias = Callable[[Any], dict[str, Any]]
 """Makes the keyword arguments of a handler of JSON values that its schema allows. Raises msgspec's error."""
@@ -40,7 +41,8 @@ def by_keyword(shape: Shape) -> tuple[tuple[Parameter, ...], Schema, Convert]:
     for parameter in shape.published:
         if parameter.annotation is UNSTATED:
             name = parameter.name
-            raise TypeError(f"{shape.name}(): the parameter {name} has no type; annotate it, as in `{name}: str`")
+            kind = "Context" if name in ("ctx", "context") else "str"
+            raise TypeError(f"{shape.name}(): the parameter {name} has no type; annotate it, as in `{name}: {kind}`")
     schemas, defs = _described(shape)
     parameters = tuple(
         _parameter(parameter, schema, defs, shape.docstring)
@@ -127,7 +129,7 @@ def _parameter(
     described = {"description": docstring.parameters.get(parameter.name, ""), **schema}
     if not described["description"]:
         del described["description"]
-    if parameter.default is not UNSTATED:
+    if parameter.default is not UNSTATED and not isinstance(parameter.default, Made):
         described |= _default(parameter.default, with_defs(schema, defs))
     return Parameter(parameter.name, described, described.get("description", ""), parameter.default is UNSTATED)
 
@@ -191,6 +193,8 @@ def _field(parameter: inspect.Parameter) -> Any:
     annotation = Any if parameter.annotation is UNSTATED else understood(parameter.annotation)
     if parameter.default is UNSTATED:
         return parameter.name, annotation
+    if isinstance(parameter.default, Made):
+        return parameter.name, annotation, msgspec.field(default_factory=parameter.default.factory)
     if isinstance(parameter.default, _UNCHANGING):
         return parameter.name, annotation, parameter.default
     # The very object, as Python has it; msgspec would copy it, or refuse it.

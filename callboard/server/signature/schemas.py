@@ -1,21 +1,23 @@
 """JSON Schema of Python types, and the validators that hold values to a schema.
 
 msgspec knows attrs and data classes, `TypedDict`, `NamedTuple`, `Struct`, enums, `Literal`, unions, dates and so on.
-Paths are taught here; and so are pydantic's models, by their shape: pydantic itself is never imported.
+Paths are taught here; so are unions of models; and so are pydantic's models, by their shape: pydantic itself is never
+imported.
 """
 
 import copy
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
 
+import attrs
 import jsonschema_rs
 import msgspec
 
 from callboard.codecs.json_schema import check_schema
 from callboard.errors import InvalidDefinition
-from callboard.server.signature.markers import understood
+from callboard.server.signature.declared import complete
+from callboard.server.signature.translate import Choice, StandIn, understood
 
 Schema: TypeAlias = dict[str, Any]
 Mode: TypeAlias = Literal["validation", "serialization"]
@@ -68,10 +70,11 @@ def schemas_of(annotations: Sequence[Any], *, mode: Mode = "validation") -> tupl
     Raises `TypeError` for a type that has none.
     """
     types = [understood(annotation) for annotation in annotations]
-    found, own, hoisted = _components(types, mode, prefix="")
-    if own.keys() & hoisted.keys():  # both sides define a name, such as that of an enum
-        found, own, hoisted = _components(types, mode, prefix="pydantic.")
-    defs = own | hoisted
+    found, own, others = _components(types, mode, prefix="")
+    if others.contradict(own):  # both sides define a name, such as that of an enum
+        found, own, others = _components(types, mode, prefix="pydantic.")
+        others.check_contradicts_not(own)
+    defs = own | others.hoisted
     for schema in defs.values():
         schema.pop("title", None)  # the name of the class once more: noise to a model
     return found, dict(sorted(defs.items()))
@@ -106,15 +109,6 @@ def is_pydantic(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
 
 
-def from_json(kind: Any, value: Any) -> Any:
-    """Make a *kind* of JSON values that msgspec leaves to us. Raises `ValueError`."""
-    if is_pydantic(kind):
-        return _validated(kind, value)
-    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
-        return kind(value)
-    raise ValueError(f"cannot convert {type(value).__name__} to {getattr(kind, '__name__', kind)}")
-
-
 def to_json(value: Any) -> Any:
     """Make JSON values of what msgspec leaves to us. Raises `TypeError`."""
     if is_pydantic(type(value)):
@@ -124,45 +118,86 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__qualname__} cannot be serialized as JSON")
 
 
-def _validated(kind: Any, value: Any) -> Any:
-    """A pydantic model, or what it found wrong: without its links and its copy of the input."""
-    try:
-        return kind.model_validate(value)
-    except ValueError as reason:
-        found = reason.errors() if hasattr(reason, "errors") else []
-        told = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" if one["loc"] else one["msg"] for one in found)
-        raise ValueError("; ".join(told) or str(reason)) from reason
+def _components(types: Sequence[Any], mode: Mode, *, prefix: str) -> tuple[list[Schema], dict[str, Schema], "_Others"]:
+    """The schemas, msgspec's definitions, and those of what it leaves to us."""
+    others = _Others(mode, prefix)
+    found, own = others.components(types)
+    return found, own, others
 
 
-def _components(
-    types: Sequence[Any], mode: Mode, *, prefix: str
-) -> tuple[list[Schema], dict[str, Schema], dict[str, Schema]]:
-    """The schemas, msgspec's definitions, and those of pydantic's models."""
-    hoisted: dict[str, Schema] = {}
-    hook = functools.partial(_schema_of_other, mode, prefix, hoisted)
-    found, own = msgspec.json.schema_components(types, schema_hook=hook, ref_template=DEFS + "{name}")
-    return list(found), own, hoisted
+@attrs.define(eq=False)
+class _Others:
+    """The schemas of types that msgspec leaves to us, and the definitions that these bring along."""
 
+    mode: Mode
+    prefix: str
+    hoisted: dict[str, Schema] = attrs.field(factory=dict)
+    _standing: dict[str, type] = attrs.field(factory=dict)
+    """Classes whose stand-ins are described, or are being described: one may hold itself."""
 
-def _schema_of_other(mode: Mode, prefix: str, hoisted: dict[str, Schema], kind: type) -> Schema:
-    if issubclass(kind, PurePath):
-        return {"type": "string", "format": "path"}
-    if is_pydantic(kind):
-        return _hoist(kind, mode, prefix, hoisted)
-    raise TypeError(f"{kind.__qualname__} has no JSON Schema")
+    def components(self, types: Sequence[Any]) -> tuple[list[Schema], dict[str, Schema]]:
+        found, own = msgspec.json.schema_components(types, schema_hook=self._schema, ref_template=DEFS + "{name}")
+        complete(types, found, own)
+        return list(found), own
 
+    def contradict(self, own: Mapping[str, Schema]) -> bool:
+        return any(own[name] != self.hoisted[name] for name in own.keys() & self.hoisted.keys())
 
-def _hoist(kind: Any, mode: Mode, prefix: str, hoisted: dict[str, Schema]) -> Schema:
-    """Put a pydantic model's own definitions beside all others, and refer to it."""
-    template = DEFS + prefix + "{model}"
-    schema = copy.deepcopy(kind.model_json_schema(ref_template=template, mode=mode))
-    inner = schema.pop("$defs", {})
-    if "$ref" not in schema:  # a model that refers to itself is among its definitions already
-        inner[kind.__name__] = schema
-    for name, found in inner.items():
-        for key, member in found.get("properties", {}).items():
-            if member.get("title", "").lower() == key.replace("_", " ").lower():
-                del member["title"]
-        if hoisted.setdefault(prefix + name, found) != found:
+    def check_contradicts_not(self, own: Mapping[str, Schema]) -> None:
+        for name in own.keys() & self.hoisted.keys():
+            _check_same(name, own[name], self.hoisted[name])
+
+    def _schema(self, kind: type) -> Schema:
+        if kind is object:
+            return {}
+        if issubclass(kind, PurePath):
+            return {"type": "string", "format": "path"}
+        if issubclass(kind, Choice):
+            return self._union(kind)
+        if issubclass(kind, StandIn):
+            return self._stand_in(kind)
+        if is_pydantic(kind):
+            return self._pydantic(kind)
+        raise TypeError(f"{kind.__qualname__} has no JSON Schema")
+
+    def _union(self, choice: type[Choice]) -> Schema:
+        found, own = self.components(choice.members)
+        self._hoist(own)
+        schema: Schema = {"anyOf": found}
+        if choice.discriminator is not None:
+            schema["discriminator"] = {"propertyName": choice.discriminator}
+        return schema
+
+    def _stand_in(self, kind: type[StandIn]) -> Schema:
+        name, author = kind.__name__, kind.kind
+        if self._standing.setdefault(name, author) is not author:
             raise TypeError(f"two types have the name {name}")
-    return {"$ref": template.format(model=kind.__name__)}
+        if name not in self.hoisted:
+            self.hoisted[name] = {}  # being described
+            _, own = self.components([kind.fields])
+            self.hoisted[name] = own.pop(name)
+            self._hoist(own)
+        return {"$ref": DEFS + name}
+
+    def _pydantic(self, kind: Any) -> Schema:
+        """Put a pydantic model's own definitions beside all others, and refer to it."""
+        template = DEFS + self.prefix + "{model}"
+        schema = copy.deepcopy(kind.model_json_schema(ref_template=template, mode=self.mode))
+        inner = schema.pop("$defs", {})
+        if "$ref" not in schema:  # a model that refers to itself is among its definitions already
+            inner[kind.__name__] = schema
+        for found in inner.values():
+            for key, member in found.get("properties", {}).items():
+                if member.get("title", "").lower() == key.replace("_", " ").lower():
+                    del member["title"]
+        self._hoist({self.prefix + name: found for name, found in inner.items()})
+        return {"$ref": template.format(model=kind.__name__)}
+
+    def _hoist(self, definitions: Mapping[str, Schema]) -> None:
+        for name, found in definitions.items():
+            _check_same(name, self.hoisted.setdefault(name, found), found)
+
+
+def _check_same(name: str, one: Schema, other: Schema) -> None:
+    if one != other:
+        raise TypeError(f"two types have the name {name.removeprefix('pydantic.')}")

@@ -15,6 +15,13 @@ UNSTATED: Final = inspect.Parameter.empty
 _LISTED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
+@attrs.frozen
+class Made:
+    """A default that is made for each call."""
+
+    factory: Callable[[], Any]
+
+
 @attrs.frozen(kw_only=True)
 class Shape:
     """A function, as its signature shows it."""
@@ -48,7 +55,7 @@ class Shape:
         contexts = [one.name for one in parameters if _is_context(one.annotation, context_type)]
         if len(contexts) > 1:
             raise TypeError(f"{name}(): {' and '.join(contexts)} both have the type Context; keep one")
-        published = [one for one in parameters if one.name not in (*contexts, *hidden)]
+        published = [_without_field(name, one) for one in parameters if one.name not in (*contexts, *hidden)]
         for parameter in published:
             _check_kind(name, parameter)
         return cls(
@@ -92,9 +99,21 @@ def _check_kind(name: str, parameter: inspect.Parameter) -> None:
         raise TypeError(
             f"{name}(): *{parameter.name} cannot be passed by name; use a list, as in `{parameter.name}: list[str]`"
         )
-    if type(parameter.default).__module__.partition(".")[0] == "pydantic":
-        advice = f"write `{parameter.name}: Annotated[..., Field(...)]`"
-        raise TypeError(f"{name}(): the default of {parameter.name} is a pydantic object, not a value; {advice}")
+
+
+def _without_field(name: str, parameter: inspect.Parameter) -> inspect.Parameter:
+    """A parameter whose default is pydantic's `Field(5, ge=0)`, as if it were annotated with that, and had 5."""
+    field: Any = parameter.default
+    if type(field).__module__.partition(".")[0] != "pydantic":
+        return parameter
+    if not hasattr(field, "default_factory") or parameter.annotation is UNSTATED:
+        raise TypeError(f"{name}(): the default of {parameter.name} is a pydantic object, not a value")
+    if field.alias is not None or field.validation_alias is not None:
+        raise TypeError(f"{name}(): {parameter.name} has an alias, but is published by its own name; rename it")
+    default = UNSTATED if field.is_required() else field.default
+    if callable(field.default_factory):
+        default = Made(field.default_factory)
+    return parameter.replace(annotation=Annotated[parameter.annotation, field], default=default)
 
 
 def _is_context(annotation: Any, context_type: type) -> bool:

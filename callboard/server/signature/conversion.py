@@ -1,0 +1,136 @@
+"""Conversion of JSON values to what msgspec leaves to us: paths, pydantic's models, and unions of models.
+
+Which member of a union a value is, is settled by the value alone, and always in the same way:
+
+1. If all members have a required member of one name with fixed and different values (`kind: Literal["cat"]`), its value
+   says. An author may name it: `Annotated[Cat | Dog, Field(discriminator="kind")]`.
+2. Else, of the members whose schema allows the value, it is the one that knows most names in it; of several, the first.
+3. If that one refuses it after all, by a check of its own, the next is tried. If none takes it, the first says why.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import attrs
+import msgspec
+
+from callboard.server.signature.schemas import (
+    DEFS,
+    Schema,
+    Validator,
+    compile_schema,
+    is_pydantic,
+    schemas_of,
+    with_defs,
+)
+from callboard.server.signature.translate import Choice, StandIn
+
+
+def from_json(kind: Any, value: Any) -> Any:
+    """Make a *kind* of JSON values that msgspec leaves to us. Raises `ValueError`."""
+    if kind is object:
+        return value
+    if is_pydantic(kind):
+        return _validated(kind, value)
+    if isinstance(kind, type):
+        if issubclass(kind, Choice):
+            return _chosen(kind, value)
+        if issubclass(kind, StandIn):
+            return kind.make(converted(value, kind.fields))
+        if issubclass(kind, PurePath) and isinstance(value, str):
+            return kind(value)
+    raise ValueError(f"cannot convert {type(value).__name__} to {getattr(kind, '__name__', kind)}")
+
+
+def converted(value: Any, kind: Any) -> Any:
+    """Make a translated *kind* of JSON values. Raises msgspec's error."""
+    return msgspec.convert(value, kind, str_keys=True, dec_hook=from_json)
+
+
+def _validated(kind: Any, value: Any) -> Any:
+    """A pydantic model, or what it found wrong: without its links and its copy of the input."""
+    try:
+        return kind.model_validate(value)
+    except ValueError as reason:
+        found = reason.errors() if hasattr(reason, "errors") else []
+        told = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" if one["loc"] else one["msg"] for one in found)
+        raise ValueError("; ".join(told) or str(reason)) from reason
+
+
+@attrs.frozen(eq=False)
+class _Form:
+    """One member of a union."""
+
+    kind: Any
+    validator: Validator
+    properties: Mapping[str, Any]
+    """The schemas of its members; none if it is no object."""
+    required: frozenset[str]
+
+    def known(self, value: Any) -> int:
+        """How many members of *value* it has."""
+        return sum(name in self.properties for name in value) if isinstance(value, dict) else 0
+
+    def fixed(self, name: str) -> frozenset[Any]:
+        """The values that the member *name* may have, if it must be there with one of a few."""
+        said = self.properties.get(name, {}) if name in self.required else {}
+        values = [said["const"]] if "const" in said else said.get("enum", ())
+        return frozenset(value for value in values if isinstance(value, str | int))
+
+
+@attrs.frozen(eq=False)
+class _Forms:
+    """The members of a union, and the name and values by which they are told apart, if they are."""
+
+    members: Sequence[_Form]
+    name: str | None
+    by_value: Mapping[Any, _Form]
+
+    def candidates(self, value: Any) -> Sequence[_Form]:
+        """The members that *value* may be, the best first."""
+        if self.name is not None and isinstance(value, dict):
+            told = value.get(self.name)
+            found = self.by_value.get(told) if isinstance(told, str | int) else None
+            if found is not None:
+                return (found,)
+        fitting = [form for form in self.members if form.validator.is_valid(value)]
+        return sorted(fitting, key=lambda form: -form.known(value))
+
+
+def _chosen(choice: type[Choice], value: Any) -> Any:
+    if choice.forms is None:
+        choice.forms = _forms(choice)
+    first: ValueError | None = None
+    for form in choice.forms.candidates(value):
+        try:
+            return converted(value, form.kind)
+        except ValueError as reason:
+            first = first or reason
+    # The text, and not the error itself: so msgspec adds the place of the value to it.
+    raise ValueError("matches none of the types" if first is None else str(first)) from first
+
+
+def _forms(choice: type[Choice]) -> _Forms:
+    members = [_form(kind) for kind in choice.members]
+    objects = [form for form in members if form.properties]
+    names = [choice.discriminator] if choice.discriminator else list(objects[0].properties if len(objects) > 1 else ())
+    for name in names:
+        values = [form.fixed(name) for form in objects]
+        if all(values) and sum(map(len, values)) == len(frozenset().union(*values)):
+            by_value = {value: form for form, fixed in zip(objects, values, strict=True) for value in fixed}
+            return _Forms(members, name, by_value)
+    return _Forms(members, None, {})
+
+
+def _form(kind: Any) -> _Form:
+    [schema], defs = schemas_of([kind])
+    root: Schema = schema
+    while "$ref" in root:
+        root = defs[root["$ref"].removeprefix(DEFS)]
+    return _Form(
+        kind,
+        compile_schema(with_defs(schema, defs)),
+        root.get("properties", {}),
+        frozenset(root.get("required", ())),
+    )
