@@ -11,6 +11,7 @@
         issuer-N                              fetches the keys of one issuer, or asks it about its tokens
       parking                                 requests that wait for their clients' next message
       progress                                sends progress reports that came too fast
+      hosted-tasks                            calls that go on after their requests were answered, each an actor
       requests                                requests of modern clients that wait, each an actor
       sessions
         NAME                                  one for each session: it ends when either of the two does
@@ -47,6 +48,7 @@ Children: TypeAlias = tuple[ChildSpec[Any] | SupervisorSpec, ...]
 BACKENDS: Final = "backends"
 CONNECTIONS: Final = "connections"
 REQUESTS: Final = "requests"
+TASKS: Final = "hosted-tasks"
 SESSIONS: Final = "sessions"
 ANSWERS: Final = "answers"
 SUBSCRIPTIONS: Final = "subscriptions"
@@ -96,6 +98,7 @@ def host(name: str, parking: Make, reports: Make) -> SupervisorSpec:
         children=(
             ChildSpec("parking", parking, shutdown=0, kept="requests that wait are in it; it has nothing to finish"),
             ChildSpec("progress", reports, shutdown=0, kept="requests have reports in it; the last ones they send"),
+            SupervisorSpec(TASKS),
             SupervisorSpec(REQUESTS),
             SupervisorSpec(SESSIONS),
         ),
@@ -215,6 +218,11 @@ def http(name: str, comments: Make, listening: Children, http2_time: float | Non
 def asgi(comments: Make) -> SupervisorSpec:
     """The endpoint as an ASGI application: the server in front has the connections."""
     return SupervisorSpec("asgi", children=(keep_alive(comments), SupervisorSpec(REQUESTS)))
+
+
+def guests() -> SupervisorSpec:
+    """WebSockets that another library reads. What they have in flight may finish, for a moment."""
+    return SupervisorSpec("websockets", drain=2.0)
 
 
 def inner(name: str, listening: Children) -> SupervisorSpec:

@@ -9,6 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from callboard.actors.shares import Hold, Shares
 from callboard.codecs.bridge.results import MAX_REMEMBERED, Forwarded
 from callboard.codecs.envelope import RequestId
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import ERROR_CODES, LATEST, Model, Revision, meta, write, write_params, write_result
 from callboard.codecs.revisions.calls import STRUCTURED, Structured
@@ -20,9 +21,6 @@ from callboard.supervisor.ended import drop_frames, failure_text, where
 log = get_logger("callboard.actors")
 
 _encode = msgspec.json.Encoder().encode
-
-MAX_ANSWER: Final = 8 * 1024 * 1024
-"""Largest response, in bytes: it must fit into the write buffer of a peer."""
 
 LARGE: Final = 65_536
 """Bytes of an answer that count until it is written. Smaller ones fit into a socket, and wait in the kernel."""
@@ -99,7 +97,7 @@ def text_frame(
     else:
         if len(frame) <= MAX_ANSWER:
             return frame, None
-        error = RequestFailed(f"the response is larger than {MAX_ANSWER} bytes")
+        error = _too_large(request_id, len(frame))
     return error_frame(request_id, LATEST, error), error
 
 
@@ -116,8 +114,14 @@ def answer_frame(
     else:
         if len(frame) <= MAX_ANSWER:
             return frame, None
-        error = RequestFailed(f"the response is larger than {MAX_ANSWER} bytes")
+        error = _too_large(request_id, len(frame))
     return error_frame(request_id, revision, error), error
+
+
+def _too_large(request_id: RequestId, size: int) -> RequestFailed:
+    """What its client is told of an answer; the author and the operator read it in the log."""
+    log.warning("response_too_large", request=_short(request_id), bytes=size, most=MAX_ANSWER)
+    return RequestFailed(f"the response is larger than {MAX_ANSWER} bytes")
 
 
 def request_frame(request_id: RequestId, revision: Revision, method: str, params: Model) -> bytes:

@@ -53,6 +53,11 @@ class Quotas:
         self._all = None if settings.all is None else make(settings.all, "quota all")
         self._tools = tuple((one, make(rate, f"quota tool {one}")) for one, rate in settings.tools.items())
 
+    @property
+    def counts_tools(self) -> bool:
+        """Whether some tools have quotas of their own."""
+        return bool(self._tools)
+
     def count(self, caller: Caller, account: str, method: str, tool: str | None, now: float) -> None:
         """Count a request of *caller*. Its *account* is its key, or its address if it is anonymous.
 

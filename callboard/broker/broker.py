@@ -1,7 +1,6 @@
 """The broker: many servers behind one endpoint, for clients of every revision."""
 
-import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,26 +12,41 @@ from callboard import tree
 from callboard._version import __version__
 from callboard.actors.broker.audience import BrokerAudience
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.broker import BackendPlan, BrokerActor, Flush, News, Reload
+from callboard.actors.broker.broker import BackendPlan, BrokerActor, News, Reload
+from callboard.actors.broker.cached_lists import KeptLists
 from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.circuit import CircuitState
 from callboard.actors.broker.merging import Approve
+from callboard.actors.broker.news import Flush
 from callboard.actors.broker.offer import BrokerOffer
+from callboard.actors.broker.override_problems import override_problems
+from callboard.actors.broker.paths import BrokerPaths
+from callboard.actors.broker.policy import Profile
 from callboard.actors.broker.tasks import check_extension
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
+from callboard.actors.server.tool_search import ToolSearch
+from callboard.actors.tape import Tape
+from callboard.broker.caches import ListCaches
+from callboard.broker.interceptors import intercept, load_interceptors
 from callboard.broker.pins import Pinning, Pins
 from callboard.broker.placing import Here, Placed, Placing
 from callboard.broker.reach import reach_for_all, reach_for_callers
 from callboard.broker.reload import Reloader
 from callboard.codecs.bridge.definitions import TOOLS
+from callboard.codecs.bridge.transparent import Transparent
+from callboard.codecs.http.passed import header_names
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.codecs.seal import Seal
-from callboard.config import BackendSpec, Configuration, PythonTarget, Remote, read_configuration
+from callboard.config import BackendSpec, BackendTarget, Configuration, read_configuration
+from callboard.config.front import FrontSettings
+from callboard.errors import CannotServe
+from callboard.server.middleware import Middleware
 from callboard.server.served import BackendStatus, Behind, Served
 from callboard.supervisor import Address, Supervisor, get_logger, open_tree
-from callboard.transports.client.process import Command
+from callboard.supervisor.last_words import telling
+from callboard.supervisor.logs import load_structlog
 
 if TYPE_CHECKING:
     from callboard.oauth.login_desk import LoginDesk
@@ -54,10 +68,6 @@ FEW_WORDS: Final = 160
 WAIT_TOLD: Final = 1.0
 """Seconds of waiting for backends at the start after which the log says for which ones."""
 
-_TROUBLE: Final = re.compile(
-    r"error|fatal|exception|missing|cannot|could not|fail|not found|denied|invalid", re.IGNORECASE
-)
-
 
 class Broker(Served):
     """Stands in front of the servers of a configuration. Runs as a `Server` does."""
@@ -73,17 +83,36 @@ class Broker(Served):
         pre_warm: float = PRE_WARM,
         example: str | None = None,
         ready_when: Literal["any", "all"] = "any",
+        extensions: Iterable[str] = (),
+        experimental: Iterable[str] = (),
+        profiles: Iterable[Profile] = (),
+        interceptors: Iterable[Middleware] = (),
+        interceptor_headers: Iterable[str] = (),
+        tool_search: bool = False,
     ) -> None:
-        """*example* is a call that the operator may try: a tool, and arguments as `callboard call` takes them. It is
-        ready when *any* backend is up, or *all*."""
+        """*example* has calls that the operator may try, one on each line: a tool, and arguments as `callboard call`
+        takes them. It is ready when *any* backend is up, or *all*. *extensions* and *experimental*
+        capabilities of these names, which may be shell patterns, cross both ways, as MCP Apps (`ui`) do in
+        any case. *profiles* are served at paths of their own, as each backend is. *interceptors* stand around each
+        request and list, the first one outermost, and find *interceptor_headers* of a client's HTTP request in
+        `ctx.headers`. With *tool_search* clients are shown `search_tools` and `call_tool` in the place of all tools."""
         self.info = Implementation(name=name, version=version)
         self.revisions = frozenset(revisions)
         self.specs: dict[str, BackendSpec] = {spec.name: spec for spec in backends}
         self.catalogue = Catalogue(approve)
+        self.transparent = Transparent(tuple(extensions), tuple(experimental))
+        self.profiles = tuple(profiles)
+        self.interceptors = tuple(interceptors)
+        self._interceptor_headers = header_names(tuple(interceptor_headers))
+        self.tool_search = tool_search
         self.configuration: Configuration | None = None
         self.pins: Pins | None = None
         self.placing: Placing = Here()
         self.logins: LoginDesk | None = None
+        self.caches: Callable[[str, Placed], KeptLists | None] | None = None
+        """Keep the lists of servers that are started when they are needed."""
+        self.tape: Tape | None = None
+        """Takes what is said to the servers and what they say, if that is recorded."""
         self._placed: Mapping[str, Placed] = {}
         self._reloading = trio.Lock()
         self.ready_when = ready_when
@@ -92,16 +121,28 @@ class Broker(Served):
         self._offer: BrokerOffer | None = None
         self._root: Supervisor | None = None
         self._host: Host | None = None
+        self._paths: BrokerPaths | None = None
 
     @classmethod
-    def of_file(cls, file: Path, **options: Any) -> Self:
-        """A broker for the servers of *file*, which it keeps an eye on. Raises `BadConfiguration`."""
-        found = read_configuration(file)
+    def of_file(cls, file: Path, *, skips_invalid: bool = False, **options: Any) -> Self:
+        """A broker for the servers of *file*, which it keeps an eye on. Raises `BadConfiguration`; with *skips_invalid*
+        a server with mistakes is left out instead, and logged."""
+        found = read_configuration(file, skips_invalid=skips_invalid)
         for warning in found.warnings:
             log.warning("config_warning", warning=str(warning))
         pins = Pins.beside(file)
-        broker = cls(found.backends, **{"approve": pins.approve, **options})
-        broker.configuration, broker.pins = found, pins
+        front = found.front
+        said = {
+            "extensions": front.extensions,
+            "experimental": front.experimental,
+            "profiles": front.profiles,
+            "interceptors": load_interceptors(front.interceptors),
+            "interceptor_headers": [name.decode() for name in front.interceptor_headers],
+            "tool_search": front.tool_search,
+        }
+        broker = cls(found.backends, **{"approve": pins.approve, **said, **options})
+        broker.configuration, broker.pins, caches = found, pins, ListCaches.at_home()
+        broker.caches = None if caches is None else caches.of
         return broker
 
     # How it runs.
@@ -109,10 +150,12 @@ class Broker(Served):
     @asynccontextmanager
     async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
         """Run the broker, without any transport yet: backends are started, and waited for, but not for long."""
+        load_structlog()
         lot = Parking(self.info.name) if parking is None else parking
         self.catalogue.seal = Seal(lot.ring, "cursor")  # workers share the ring: any of them goes on with a list
-        offer = BrokerOffer(self.info, self.catalogue, self.revisions)
-        audience = BrokerAudience(offer.find_resource)
+        offer = BrokerOffer(self.info, self.catalogue, self.revisions, transparent=self.transparent)
+        intercept(offer, self.interceptors)
+        audience = BrokerAudience(offer.find_resource, transparent=self.transparent)
         offer.on_lists = audience.lists_changed
         plans: dict[str, BackendPlan] = {}
         name, reports = self.info.name.replace("/", "-"), ProgressTimer()
@@ -134,9 +177,12 @@ class Broker(Served):
                 self._host = Host(offer, root, lot, audience=audience, reports=reports)
                 self._host.check_extensions = check_extension
                 self._host.cap, self._host.passes = self._cap(), self._passes()
+                self._host.search = ToolSearch() if self.tool_search else None
+                self._paths = self._host.paths = BrokerPaths(self._host, offer, audience)
+                self._paths.configure(self.profiles)
                 yield self._host
             finally:
-                self._offer = self._root = self._host = None
+                self._offer = self._root = self._host = self._paths = None
                 self._placed = {}
 
     @property
@@ -152,9 +198,9 @@ class Broker(Served):
     def is_ready(self) -> bool:
         """Whether any backend is up, or all of them if `ready_when` says so; and each that is required."""
         backends = self.backends.values()
-        if any(one.settings.required and not one.is_up for one in backends):
+        if any(one.settings.required and not one.is_available for one in backends):
             return False
-        return (all if self.ready_when == "all" else any)(one.is_up for one in backends)
+        return (all if self.ready_when == "all" else any)(one.is_available for one in backends)
 
     def join_workers(self) -> None:
         """It runs, and is one of several workers. What backends offer, each of them is told."""
@@ -166,19 +212,39 @@ class Broker(Served):
 
     # How it changes while it runs.
 
-    async def reload(self, backends: Sequence[BackendSpec]) -> None:
+    async def reload(self, backends: Sequence[BackendSpec], front: FrontSettings | None = None) -> None:
         """Go on with these backends: those that are new are started, those that are gone or changed are ended; the
-        others keep their connections and do not notice.
+        others keep their connections and do not notice. *front*: other settings of the broker itself.
 
         Raises `CannotServe` or `CannotConnect` for one that cannot be, and then nothing has changed.
         """
         async with self._reloading:
+            interceptors = None if front is None else load_interceptors(front.interceptors)
             after = {spec.name: spec for spec in backends}
             if self._root is not None:
                 await self._reload(after)
             self.specs = after
+            if front is not None:
+                self.interceptors = interceptors or ()
+                self._adopt(front)
             if self._host is not None:
                 self._host.cap, self._host.passes = self._cap(), self._passes()
+
+    def _adopt(self, front: FrontSettings) -> None:
+        self.transparent.replace(front.extensions, front.experimental)
+        self.profiles = front.profiles
+        self._interceptor_headers = front.interceptor_headers
+        if self._host is not None and self.tool_search != front.tool_search:
+            self._host.search = ToolSearch() if front.tool_search else None
+            if self._offer is not None:
+                for offer in (self._offer, *self._offer.narrowed.values()):
+                    offer.tell_of(["tools"])
+        self.tool_search = front.tool_search
+        if self._offer is not None:
+            intercept(self._offer, self.interceptors)
+            self._offer.look_around()
+        if self._paths is not None:
+            self._paths.configure(self.profiles)
 
     async def _place_anew(self) -> None:
         async with self._reloading:
@@ -186,17 +252,36 @@ class Broker(Served):
 
     async def _reload(self, specs: Mapping[str, BackendSpec]) -> None:
         before, after = self._placed, {name: self.placing.place(spec) for name, spec in specs.items()}
-        plans = {name: _plan(name, placed, self.logins) for name, placed in after.items() if before.get(name) != placed}
+        plans = {}
+        for name, placed in list(after.items()):
+            if before.get(name) == placed:
+                continue
+            try:
+                plans[name] = self._plan(name, placed)
+            except CannotServe as error:
+                if self.configuration is None or not self.configuration.skips_invalid:
+                    raise
+                said = str(error).splitlines()  # between the first line and the last one is a traceback
+                why = " ".join(line[:FEW_WORDS] for line in dict.fromkeys((said[0], said[-1])))
+                log.warning("config_warning", warning=f"mcpServers.{name}: {why}; the server is skipped")
+                del after[name]
         await self._control().ask(Reload(tuple(after), plans), within=RELOAD)
         self._placed = after
+
+    def _plan(self, name: str, placed: Placed) -> BackendPlan:
+        reach = reach_for_all(name, placed, self.tape)
+        personal = reach_for_callers(name, placed, self.logins, self.tape)
+        cache = None if self.caches is None else self.caches(name, placed)
+        return BackendPlan(name, placed.settings, reach, placed.withdraw, personal, cache)
 
     def _cap(self) -> float:
         """Seconds that any request may take: each backend has its own say within them."""
         return max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
 
     def _passes(self) -> tuple[bytes, ...]:
-        """Headers of clients' requests that some backend gets."""
-        return tuple(sorted({name.encode() for one in self.specs.values() for name in one.settings.pass_headers}))
+        """Headers of clients' requests that some backend gets, or an interceptor reads."""
+        passed = {name.encode() for one in self.specs.values() for name in one.settings.pass_headers}
+        return tuple(sorted({*passed, *self._interceptor_headers}))
 
     @property
     def wants_tokens(self) -> bool:
@@ -230,25 +315,16 @@ class Broker(Served):
 
 def _standing(backend: Backend, spec: BackendSpec | None) -> BackendStatus:
     why = ""
-    if not backend.is_up:
-        words = (backend.why, _telling(backend.said))
+    if not backend.is_available:
+        words = (backend.why, telling(backend.said))
         why = ": ".join(" ".join(text.split())[:FEW_WORDS] for text in words if text.strip())
-    is_named = spec is not None and isinstance(spec.target, Command | Remote | PythonTarget)  # a test may play one
+    elif problems := override_problems(backend.name, backend.listings):
+        why = "; ".join(problem[:FEW_WORDS] for problem in problems)
+    is_named = spec is not None and isinstance(spec.target, BackendTarget)  # a test may play one
     return BackendStatus(
         name=backend.name,
         state=backend.circuit.state.value,
-        is_up=backend.is_up,
+        is_up=backend.is_available,
         why=why,
         transport=spec.transport if spec is not None and is_named else None,
     )
-
-
-def _telling(said: Sequence[str]) -> str:
-    """The line of a server's last words that says what went wrong: the last that looks like it, or the last one."""
-    lines = [line for line in said if line.strip()]
-    return next((line for line in reversed(lines) if _TROUBLE.search(line)), lines[-1] if lines else "")
-
-
-def _plan(name: str, placed: Placed, logins: "LoginDesk | None") -> BackendPlan:
-    reach, personal = reach_for_all(name, placed), reach_for_callers(name, placed, logins)
-    return BackendPlan(name, placed.settings, reach, placed.withdraw, personal)

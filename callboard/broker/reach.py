@@ -4,24 +4,30 @@ import hashlib
 from collections.abc import AsyncIterator, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from itertools import count
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
+import trio
 
 from callboard.actors.broker.connection import Begin, Reach
 from callboard.actors.broker.logins import CallerLogin
 from callboard.actors.client.conversation import Conversation
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed
+from callboard.actors.client.recorded_link import RecordedLink
+from callboard.actors.tape import Tape, Track
 from callboard.broker.placing import Placed
 from callboard.client.connect import Connector
-from callboard.client.routes import ClientAccess, TransportRoutes, ways_to
+from callboard.client.routes import ClientAccess, Target, TransportRoute, TransportRoutes, ways_to
 from callboard.codecs.caller import Caller
 from callboard.codecs.caller_template import NotFilledIn, fill_header, fill_variable
 from callboard.codecs.revisions import Revision
 from callboard.config import PythonTarget, Remote
-from callboard.config.model import PersonalCommand
+from callboard.config.loading import loaded
+from callboard.config.model import OpenApiTarget, PersonalCommand
 from callboard.errors import CannotServe, NotAuthorized
-from callboard.server.load import load_server
 from callboard.supervisor import get_logger
 from callboard.transports.client.credentials import Auth
 from callboard.transports.client.process import Command
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
     from callboard.oauth.login_desk import LoginDesk
 
 log = get_logger("callboard.broker")
+
+_SESSIONS: Final = count(1)  # those that are recorded, by number
 
 
 class CallerAuth(Protocol):
@@ -45,16 +53,23 @@ class UserAuthentication(CallerLogin, Protocol):
     def auth_for(self, caller: Caller) -> Auth: ...
 
 
-def reach_for_all(name: str, placed: Placed) -> Reach:
+def reach_for_all(name: str, placed: Placed, tape: Tape | None = None) -> Reach:
     """How a backend is reached, each time that a connection is opened, by the broker itself."""
-    target = load_server(str(placed.target)) if isinstance(placed.target, PythonTarget) else placed.target
+    target: Target
+    if isinstance(placed.target, OpenApiTarget):
+        target = _of_api(placed.target)
+    else:
+        target = loaded(placed.target) if isinstance(placed.target, PythonTarget) else placed.target
     from callboard.config.auth import oauth_for  # it takes time to load
 
     auth = None if placed.auth is None else oauth_for(placed.auth)
-    return _by(ways_to(target, ClientAccess(auth=auth, on_stderr=partial(_says, name))), placed.settings.revision)
+    ways = ways_to(target, ClientAccess(auth=auth, on_stderr=partial(_says, name)))
+    return _by(ways, placed.settings.revision, name, tape)
 
 
-def reach_for_callers(name: str, placed: Placed, logins: "LoginDesk | None" = None) -> "PersonalReach | None":
+def reach_for_callers(
+    name: str, placed: Placed, logins: "LoginDesk | None" = None, tape: Tape | None = None
+) -> "PersonalReach | None":
     """The same for each caller; None if nothing of the caller's own goes there. Raises `CannotServe` if callers have to
     log in, and there is no place for that."""
     target, auth = placed.target, placed.auth
@@ -63,16 +78,16 @@ def reach_for_callers(name: str, placed: Placed, logins: "LoginDesk | None" = No
     if not is_exchanged and not is_user and not getattr(target, "templates", None):
         return None
     if auth is None or not isinstance(target, Remote):
-        return PersonalReach(name, placed)
+        return PersonalReach(name, placed, tape=tape)
     from callboard.config.auth import exchange_for, login_for, oauth_for  # it takes time to load
 
     if is_user:
         if logins is None:
             raise CannotServe(f"{name}: users cannot log in: this needs HTTP and `authorization.resource` at the start")
-        return PersonalReach(name, placed, login=login_for(auth, name, target.url, logins))
+        return PersonalReach(name, placed, login=login_for(auth, name, target.url, logins), tape=tape)
     if is_exchanged:
-        return PersonalReach(name, placed, exchange_for(auth, target.url))
-    return PersonalReach(name, placed, auth=oauth_for(auth))
+        return PersonalReach(name, placed, exchange_for(auth, target.url), tape=tape)
+    return PersonalReach(name, placed, auth=oauth_for(auth), tape=tape)
 
 
 @attrs.frozen(eq=False)
@@ -86,6 +101,7 @@ class PersonalReach:
     """Credentials that are the same for all callers."""
     login: UserAuthentication | None = None
     """Where each caller has to log in itself."""
+    tape: Tape | None = None
 
     def mark(self, caller: Caller) -> Hashable:
         if caller.is_anonymous:
@@ -111,10 +127,10 @@ class PersonalReach:
         elif isinstance(target, PersonalCommand):
             env = {**target.env, **self._filled(target, caller)}
             target = Command(args=target.args, env=env, cwd=target.cwd)
-        if isinstance(target, PythonTarget):
+        if isinstance(target, PythonTarget | OpenApiTarget):
             raise TypeError("a server in this process has no credentials")
         ways = ways_to(target, ClientAccess(auth=self._auth(caller), on_stderr=partial(_says, self.name)))
-        return _by(ways, self.placed.settings.revision)
+        return _by(ways, self.placed.settings.revision, self.name, self.tape)
 
     def _auth(self, caller: Caller) -> Auth | None:
         if self.exchange is not None and caller.token is not None:
@@ -129,13 +145,37 @@ class PersonalReach:
             raise NotAuthorized(str(error)) from None
 
 
-def _by(ways: TransportRoutes, revision: Revision | None) -> Reach:
+def _of_api(target: OpenApiTarget) -> TransportRoutes:
+    """A server in this process, which is made in a thread: a large document takes seconds."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Link]:
+        server = await trio.to_thread.run_sync(loaded, target)
+        [way] = ways_to(server, ClientAccess()).ways
+        async with way.open() as link:
+            yield link
+
+    return TransportRoutes(None, (TransportRoute("memory", opened),))
+
+
+def _by(ways: TransportRoutes, revision: Revision | None, name: str, tape: Tape | None) -> Reach:
     @asynccontextmanager
     async def reach(begin: Begin) -> AsyncIterator[tuple[Conversation, Agreed]]:
+        if tape is not None:
+            begin = _recorded(begin, Track(tape, name, f"{name}-{next(_SESSIONS)}"))
         async with AsyncExitStack() as stack:
             yield await Connector(ways, begin, stack).meet(revision)
 
     return reach
+
+
+def _recorded(begin: Begin, track: Track) -> Begin:
+    def begin_recorded(link: Link) -> Conversation:
+        if isinstance(link, DuplexLink):
+            link.peer = track.server
+        return begin(RecordedLink(link, track))
+
+    return begin_recorded
 
 
 def _says(backend: str, line: str) -> None:

@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from callboard.config import BackendSpec, BadConfiguration, Configuration, difference, read_configuration
+from callboard.config.front import FrontSettings
 from callboard.config.watch import Watcher, Why, watching
 from callboard.errors import AskFailed, CannotConnect, CannotRead, CannotServe
 from callboard.supervisor import Actor, Fact, get_logger
@@ -19,9 +20,9 @@ log = get_logger("callboard.broker")
 
 
 class Reloadable(Protocol):
-    """A broker that goes on with other backends."""
+    """A broker that goes on with other backends, and other settings of its own."""
 
-    async def reload(self, backends: Sequence[BackendSpec]) -> object: ...
+    async def reload(self, backends: Sequence[BackendSpec], front: FrontSettings | None = None) -> object: ...
 
 
 @attrs.define(eq=False)
@@ -46,28 +47,28 @@ class Reloader(Actor[Never]):
         with watching(self.file) as watcher:
             await self._read_anew(watcher)  # it may have changed since it was read first
             async for why in watcher:
-                if why is not Why.AGAIN:
+                if await self._read_anew(watcher) and why is not Why.AGAIN:
                     log.info("config_reloaded", file=str(self.file), why=why.value)
-                await self._read_anew(watcher)
 
-    async def _read_anew(self, watcher: Watcher) -> None:
+    async def _read_anew(self, watcher: Watcher) -> bool:
+        """Whether what the file says is in use now."""
         try:
             # In a thread: the file may be on a network that hangs, or a megabyte long.
-            read = partial(read_configuration, self.file, is_running=True)
+            read = partial(read_configuration, self.file, is_running=True, skips_invalid=self.current.skips_invalid)
             found = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
         except BadConfiguration as error:
             if isinstance(error, CannotRead):
                 watcher.try_again()
             self._refuse([str(one) for one in error.mistakes])
-            return
+            return False
         except CannotServe as error:
             self._refuse([str(error)])
-            return
+            return False
         self._refused = None
         changes = difference(self.current, found)
         if not changes:
             self.current = found
-            return
+            return True
         log.info(
             "config_changed",
             added=[spec.name for spec in changes.added],
@@ -75,18 +76,19 @@ class Reloader(Actor[Never]):
             changed=[spec.name for spec in changes.changed],
         )
         try:
-            await self.broker.reload(found.backends)
+            await self.broker.reload(found.backends, found.front)
         except (CannotServe, CannotConnect) as error:
             self._refuse([str(error)])
-            return
+            return False
         except AskFailed as error:  # the broker's own actor crashed over it, or is slow: some may be started, some not
             self._refuse([str(error)])
             watcher.try_again()
-            return
+            return False
         self.current = found
         self.reloaded += 1
         note("configuration_reloaded", outcome="ok", name="servers", files=str(self.file))
         self.reloaded_at = time.time()
+        return True
 
     def _refuse(self, mistakes: list[str]) -> None:
         """Say why nothing changes; of a file that is tried again and again, once."""

@@ -34,8 +34,8 @@ KNOWN_FOR: Final = 1.0
 """Seconds that a worker of another node which could be reached is not knocked at again."""
 
 ANNOUNCED_WITHIN: Final = 0.3
-"""Seconds in which a node announces itself when it is asked to. One whose worker refuses connections and that does not
-is dead; else something between the two refuses."""
+"""Seconds in which a node announces itself when it is asked to. A node that does not, and has a worker that refuses
+connections, is dead; else something between the two refuses."""
 
 ASKED_EVERY: Final = 0.05
 """Seconds between two looks whether it has."""
@@ -266,7 +266,7 @@ class ClusterNode:
     # The store.
 
     async def refresh(self) -> None:
-        """Announce this node, and read who is there: begun after this was called. Raises `StoreAway`."""
+        """Announce this node, and read which nodes there are: begun after this was called. Raises `StoreAway`."""
         if not self.store.is_there:
             raise StoreAway("not connected")
         self._is_due.set()

@@ -1,6 +1,6 @@
 """What nodes need of a store that they share: two small protocols, which Redis or Valkey fulfil (`cluster/redis.py`).
 
-A store is for who is there and for small records. No request waits for it, and none goes through it.
+A store is for the list of nodes and for small records. No request waits for it, and none goes through it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -53,14 +53,14 @@ class Directory(Protocol):
         """Everything else can be used in the block. It is cancelled when the store does not answer."""
 
     async def announce(self, name: str, entry: str, message: str) -> Sequence[bytes]:
-        """This node lives, for so long as entries are good for; tell all who listen. Returns what all have
+        """This node lives, for so long as entries are good for; tell all listeners. Returns what all have
         announced."""
 
     async def leave(self, name: str, message: str) -> None:
-        """It ends; tell all who listen."""
+        """It ends; tell all listeners."""
 
     async def publish(self, message: str) -> None:
-        """Tell all who listen. It may be lost."""
+        """Tell all listeners. It may be lost."""
 
     def subscribed(self) -> AbstractAsyncContextManager[Callable[[], Awaitable[bytes]]]:
         """In the block, the next message each time. It must be read at once: what waits may not be bounded."""

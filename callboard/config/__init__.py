@@ -10,11 +10,12 @@ if TYPE_CHECKING:
         BackendTarget,
         Configuration,
         Difference,
+        OpenApiTarget,
         PythonTarget,
-        Remote,
         UpstreamAuth,
         difference,
     )
+    from callboard.config.remote import Remote
     from callboard.config.report import BadConfiguration, Mistake
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Configuration",
     "Difference",
     "Mistake",
+    "OpenApiTarget",
     "PythonTarget",
     "Remote",
     "UpstreamAuth",
@@ -31,7 +33,7 @@ __all__ = [
     "read_configuration",
 ]
 
-_MODULES: Final = {"read_configuration": "load", "BadConfiguration": "report", "Mistake": "report"}
+_MODULES: Final = {"read_configuration": "load", "BadConfiguration": "report", "Mistake": "report", "Remote": "remote"}
 
 
 def __getattr__(name: str) -> object:

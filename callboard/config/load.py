@@ -6,15 +6,19 @@ from typing import Final
 
 import attrs
 
+from callboard.actors.broker.policy import BackendSettings
 from callboard.config.files import NotRegular, read_file
+from callboard.config.front import FRONT_KEYS, FrontSettings, read_front
 from callboard.config.jsonc import read_json
-from callboard.config.model import BackendSpec, BackendTarget, Configuration, Remote, UpstreamAuth
+from callboard.config.model import BackendSpec, BackendTarget, Configuration, UpstreamAuth
 from callboard.config.policy import SETTINGS_KEYS, check_name, read_settings
 from callboard.config.positions import NotWritten
 from callboard.config.reader import Place, Table, quoted
+from callboard.config.remote import Remote
 from callboard.config.report import BadConfiguration, Mistake, Report, UnreadableConfiguration
 from callboard.config.target import OUR_TARGET_KEYS, TARGET_KEYS, read_target
 from callboard.config.toml import read_toml
+from callboard.transports.client.process import Command
 
 MAX_FILE: Final = 1024 * 1024
 """Largest file that is read, in bytes. A thousand servers take a quarter of it."""
@@ -32,7 +36,7 @@ OUR_KEYS: Final = (*SETTINGS_KEYS, *OUR_TARGET_KEYS, "oauth")
 AUTHORIZATION_MEMBERS: Final = ("authorization", "quotas")
 """Tables about callers, not about servers: `callboard.config.authorization` reads them."""
 
-_ROOT_KEYS: Final = (*MEMBERS, *AUTHORIZATION_MEMBERS, "inputs", "$schema")
+_ROOT_KEYS: Final = (*MEMBERS, *AUTHORIZATION_MEMBERS, *FRONT_KEYS, "inputs", "$schema")
 _ANY_URL: Final = "https://localhost/"
 _FOREIGN: Final = {
     "httpUrl": 'is unknown; use `url` and `type` = "http"',
@@ -46,18 +50,22 @@ _FOREIGN: Final = {
 } | {key: f"is unknown here; use `{OURS}.{key}`" for key in (*SETTINGS_KEYS, "oauth")}
 
 
-def read_configuration(path: Path, *, is_running: bool = False) -> Configuration:
+def read_configuration(path: Path, *, is_running: bool = False, skips_invalid: bool = False) -> Configuration:
     """The servers of the file at *path*. Raises `BadConfiguration`, with all of its mistakes.
 
-    A broker that *is_running* reads regular files only.
+    A broker that *is_running* reads regular files only. With *skips_invalid* a server with mistakes is left out, and
+    they are warnings; those of the file itself are mistakes as before.
     """
-    report, servers = read_servers(path, is_running=is_running)
+    report, root, servers = _read_all(path, is_running=is_running)
+    front = read_front(root, servers)
     taken: dict[str, int] = {}
-    found = [_backend(name, place, taken) for name, place in servers.items()]
+    found = {name: _backend(name, place, taken, front) for name, place in servers.items()}
+    skipped = {name for name, place in servers.items() if skips_invalid and report.skip(place.where)}
     report.check()
-    backends = tuple(spec for spec in found if spec is not None)
+    backends = tuple(spec for name, spec in found.items() if spec is not None and name not in skipped)
     none = Mistake(file=path, line=1, message="no servers configured", is_warning=True)
-    return Configuration(file=path, backends=backends, warnings=report.warnings + (() if backends else (none,)))
+    warnings = report.warnings + (() if backends else (none,))
+    return Configuration(file=path, backends=backends, front=front, warnings=warnings, skips_invalid=skips_invalid)
 
 
 def read_root(path: Path, *, is_running: bool = False) -> tuple[Report, Place]:
@@ -79,6 +87,11 @@ def read_root(path: Path, *, is_running: bool = False) -> tuple[Report, Place]:
 
 def read_servers(path: Path, *, is_running: bool = False) -> tuple[Report, dict[str, Place]]:
     """Every entry of the file at *path*, by its name, not looked at. Raises `BadConfiguration`."""
+    report, _, servers = _read_all(path, is_running=is_running)
+    return report, servers
+
+
+def _read_all(path: Path, *, is_running: bool) -> tuple[Report, Table, dict[str, Place]]:
     report, root = read_root(path, is_running=is_running)
     table = Table.of(root)
     if "inputs" in table.members:
@@ -91,7 +104,7 @@ def read_servers(path: Path, *, is_running: bool = False) -> tuple[Report, dict[
         place.table()
     if not any(place.node.members for place in present):
         report.check()
-    return report, _merged(present)
+    return report, table, _merged(present)
 
 
 def _merged(present: list[Place]) -> dict[str, Place]:
@@ -132,7 +145,7 @@ def open_entry(place: Place) -> Table:
     return Table.of(place)
 
 
-def _backend(name: str, place: Place, taken: dict[str, int]) -> BackendSpec | None:
+def _backend(name: str, place: Place, taken: dict[str, int], front: FrontSettings) -> BackendSpec | None:
     """The server at *place*; None if it is disabled, or wrong. *taken* are prefixes, with their lines."""
     entry = open_entry(place)
     if place.node.members is None:
@@ -146,7 +159,10 @@ def _backend(name: str, place: Place, taken: dict[str, int]) -> BackendSpec | No
     ours.warn_unknown(OUR_KEYS)
     found = read_target(entry, ours)
     settings = read_settings(ours)
+    if front.is_bare and settings.prefix is None:
+        settings = attrs.evolve(settings, prefix="")
     target, shown = (None, "") if found is None else found
+    settings = _sleeping(settings, ours, target, front)
     auth = _auth(ours, target)
     if settings.pass_headers and target is not None and not isinstance(target, Remote):
         ours.members["pass_headers"].warn("is only for a `url`: other servers get no headers")
@@ -156,6 +172,20 @@ def _backend(name: str, place: Place, taken: dict[str, int]) -> BackendSpec | No
     line = place.node.line
     spec = BackendSpec(name=name, target=target, settings=settings, auth=auth, shown=shown, line=line, unknown=unknown)
     return _personal(spec, entry, ours) if spec.is_personal else spec
+
+
+def _sleeping(
+    settings: BackendSettings, ours: Table, target: BackendTarget | None, front: FrontSettings
+) -> BackendSettings:
+    """The settings, with when a program runs. Only that of a `command` is ours to start and to end."""
+    if target is not None and not isinstance(target, Command):
+        for key in ("start", "idle_stop"):
+            if key in ours.members:
+                ours.members[key].warn("is only for a `command`: other servers are not started by the broker")
+        return attrs.evolve(settings, start="eager", idle_stop=None)
+    start = settings.start if "start" in ours.members else front.start
+    idle_stop = settings.idle_stop if "idle_stop" in ours.members else front.idle_stop
+    return attrs.evolve(settings, start=start, idle_stop=idle_stop)
 
 
 def _personal(spec: BackendSpec, entry: Table, ours: Table) -> BackendSpec:

@@ -8,21 +8,10 @@ import attrs
 
 from callboard.actors.broker.policy import BackendSettings
 from callboard.codecs.caller_template import Templates
+from callboard.config.front import FrontSettings
+from callboard.config.remote import Remote
 from callboard.config.report import Mistake
 from callboard.transports.client.process import Command
-
-Kind: TypeAlias = Literal["any", "http", "sse"]
-
-
-@attrs.frozen(kw_only=True)
-class Remote:
-    """A server at a URL, what is said to it with every request, and how it is spoken to, if that is known."""
-
-    url: str
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    kind: Kind = "any"
-    templates: Templates = attrs.field(factory=dict, repr=False)
-    """Headers in which something of the caller stands."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,14 +26,28 @@ class PythonTarget:
     """A `Server` in a Python file, to be run in this process."""
 
     file: Path
-    name: str
+    name: str | None
+    """None: `server`, or the only one of that file."""
 
     def __str__(self) -> str:
         """As `callboard.server.load.load_server` takes it."""
-        return f"{self.file}:{self.name}"
+        return str(self.file) if self.name is None else f"{self.file}:{self.name}"
 
 
-BackendTarget: TypeAlias = Command | Remote | PythonTarget
+@attrs.frozen(kw_only=True)
+class OpenApiTarget:
+    """An HTTP API with operations that are tools of a `Server` in this process."""
+
+    document: str
+    """Its OpenAPI document: a path, or a URL."""
+    base: str | None = None
+    """The URL of the API; None for what a document at a URL says, if it is there, too."""
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    digest: str = ""
+    """Of a document in a file: another one is another server."""
+
+
+BackendTarget: TypeAlias = Command | Remote | PythonTarget | OpenApiTarget
 
 GrantName: TypeAlias = Literal[
     "client_credentials", "authorization_code", "workload_identity", "token_exchange", "user"
@@ -101,7 +104,7 @@ class BackendSpec:
         """How it is spoken to, in a word."""
         if isinstance(self.target, Command):
             return "stdio"
-        if isinstance(self.target, PythonTarget):
+        if isinstance(self.target, PythonTarget | OpenApiTarget):
             return "in process"
         if self.target.url.startswith("ws"):
             return "websocket"
@@ -114,7 +117,10 @@ class Configuration:
 
     file: Path
     backends: tuple[BackendSpec, ...] = ()
+    front: FrontSettings = attrs.field(factory=FrontSettings)
     warnings: tuple[Mistake, ...] = attrs.field(default=(), eq=False)
+    skips_invalid: bool = attrs.field(default=False, eq=False)
+    """Whether an invalid server is left out, now and on a reload, in place of all of them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -125,9 +131,11 @@ class Difference:
     removed: tuple[BackendSpec, ...] = ()
     changed: tuple[BackendSpec, ...] = ()
     """The servers after the reload."""
+    is_front: bool = False
+    """Whether settings of the whole broker have changed."""
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed)
+        return bool(self.added or self.removed or self.changed or self.is_front)
 
 
 def difference(old: Configuration, new: Configuration) -> Difference:
@@ -138,4 +146,5 @@ def difference(old: Configuration, new: Configuration) -> Difference:
         added=tuple(spec for name, spec in after.items() if name not in before),
         removed=tuple(spec for name, spec in before.items() if name not in after),
         changed=tuple(spec for name, spec in after.items() if name in before and before[name] != spec),
+        is_front=old.front != new.front,
     )

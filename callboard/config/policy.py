@@ -4,9 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from callboard.actors.broker.policy import SHARES, BackendSettings, Filter, Restarts
+from callboard.actors.broker.policy import SHARES, STARTS, BackendSettings, Filter, Restarts
+from callboard.codecs.bridge.capped import LEAST_RESULT
 from callboard.codecs.http.passed import MAX_PASSED, refused_header
 from callboard.codecs.revisions import Revision
+from callboard.config.override import read_overrides
 from callboard.config.reader import Place, Table, quoted
 from callboard.supervisor import Backoff, Intensity
 
@@ -14,11 +16,14 @@ SETTINGS_KEYS: Final = (
     "prefix",
     "tools",
     "rename",
+    "override",
     "timeout",
     "cap",
     "max_in_flight",
     "max_connections",
     "idle_time",
+    "start",
+    "idle_stop",
     "share",
     "restart",
     "revision",
@@ -27,13 +32,19 @@ SETTINGS_KEYS: Final = (
     "roots",
     "required",
     "local",
+    "drive_tasks",
+    "task_after",
     "pass_headers",
+    "max_result",
 )
 TOOLS_KEYS: Final = ("allow", "deny")
 RESTART_KEYS: Final = ("times", "per", "first", "most", "cool_down")
 
 MAX_NAME: Final = 64
 """Longest name of a server or prefix, in characters: many hosts take no longer name of a tool."""
+
+BARE: Final = "conflict"
+"""The prefix of a server whose names get one only where they collide: the same as an empty one, in a word."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]*")
 _DEFAULTS: Final = BackendSettings()
@@ -53,11 +64,14 @@ def read_settings(table: Table) -> BackendSettings:
         prefix=_prefix(table),
         tools=_tools(table),
         rename=_rename(table),
+        override=read_overrides(table),
         timeout=table.seconds("timeout", _DEFAULTS.timeout),
         cap=table.seconds("cap", _DEFAULTS.cap),
         max_in_flight=table.count("max_in_flight", _DEFAULTS.max_in_flight),
         max_connections=table.count("max_connections", _DEFAULTS.max_connections),
         idle_time=table.seconds("idle_time", _DEFAULTS.idle_time),
+        start=table.choice("start", STARTS, _DEFAULTS.start),
+        idle_stop=table.seconds("idle_stop", 0.0, may_be_none=True) or None,
         share=table.choice("share", SHARES, _DEFAULTS.share),
         restarts=_restarts(table),
         revision=table.choice("revision", tuple(Revision), None),
@@ -66,7 +80,10 @@ def read_settings(table: Table) -> BackendSettings:
         roots=_roots(table),
         required=table.flag("required", default=_DEFAULTS.required),
         local=table.flag("local", default=_DEFAULTS.local),
+        drive_tasks=table.flag("drive_tasks", default=_DEFAULTS.drive_tasks),
+        task_after=table.seconds("task_after", 0.0) if "task_after" in table.members else None,
         pass_headers=_pass_headers(table),
+        max_result=table.count("max_result", 0, least=LEAST_RESULT) or None,
     )
     if settings.timeout > settings.cap:
         place = table.members.get("timeout") or table.members["cap"]
@@ -79,6 +96,8 @@ def _prefix(table: Table) -> str | None:
     if place is None or place.node.value == "":
         return None if place is None else ""
     prefix = place.text()
+    if prefix == BARE:
+        return ""
     if prefix is not None:
         check_name(place, prefix, quoted(place.node.value))
     return prefix

@@ -58,6 +58,14 @@ class Report:
         if mistake not in self.found:
             self.found.append(mistake)
 
+    def skip(self, where: str) -> bool:
+        """Make warnings of the mistakes at *where* and below. Returns whether there were any."""
+        those = [one for one in self.found if not one.is_warning and f"{one.where}.".startswith(f"{where}.")]
+        for mistake in those:
+            message = f"{mistake.message}; the server is skipped"
+            self.found[self.found.index(mistake)] = attrs.evolve(mistake, message=message, is_warning=True)
+        return bool(those)
+
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
         return self._sorted(is_warning=False)

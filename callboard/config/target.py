@@ -9,20 +9,22 @@ from typing import Final, Literal
 from urllib.parse import quote, urlsplit
 
 from callboard.codecs.caller_template import CallerTemplate
-from callboard.config.model import BackendTarget, Kind, PersonalCommand, PythonTarget, Remote
+from callboard.config.model import BackendTarget, OpenApiTarget, PersonalCommand, PythonTarget
 from callboard.config.reader import Table, nearest, quoted
 from callboard.config.redact import shown_command, shown_url
+from callboard.config.remote import Kind, Remote
 from callboard.errors import CannotConnect, CannotServe
 from callboard.server.load import split_target
 from callboard.transports.client.pool import Origin
 from callboard.transports.client.process import INHERITED, Command
 
-TARGET_KEYS: Final = ("type", "transport", "command", "args", "env", "cwd", "url", "headers", "python")
+OPENAPI_KEYS: Final = ("openapi", "server")
+TARGET_KEYS: Final = ("type", "transport", "command", "args", "env", "cwd", "url", "headers", "python", *OPENAPI_KEYS)
 OUR_TARGET_KEYS: Final = ("env", "headers")
 """Keys of `callboard` that belong to the target."""
 
-_ONE_OF: Final = "must have exactly one of `command`, `url` and `python`"
-_BY: Final = ("command", "url", "python")
+_ONE_OF: Final = "must have exactly one of `command`, `url`, `python` and `openapi`"
+_BY: Final = ("command", "url", "python", "openapi")
 _KINDS: Final[Mapping[str, Kind | Literal["stdio"]]] = {
     "stdio": "stdio",
     "http": "http",
@@ -47,8 +49,12 @@ def read_target(entry: Table, ours: Table) -> tuple[BackendTarget, str] | None:
     if len(ways) != 1:
         entry.place.wrong(_ONE_OF)
         return None
+    if ways != ["openapi"]:
+        _warn_useless(entry, ("server",), "is only for an `openapi`: the URL of the API")
     if ways == ["url"]:
         return _remote(entry, ours)
+    if ways == ["openapi"]:
+        return _openapi(entry, ours)
     _warn_useless(entry, ("headers",), f"is only for a `url`, not for a `{ways[0]}`")
     _warn_useless(ours, ("headers",), f"is only for a `url`, not for a `{ways[0]}`")
     if ways == ["command"]:
@@ -169,6 +175,18 @@ def _python(entry: Table, ours: Table) -> tuple[PythonTarget, str] | None:
     if not path.is_file():
         place.wrong("no such file")
     return PythonTarget(file=path, name=name), str(place.node.value)
+
+
+def _openapi(entry: Table, ours: Table) -> tuple[OpenApiTarget, str] | None:
+    if "type" in entry.members or "transport" in entry.members:
+        _tell_kind(entry, "an `openapi` server has no transport")
+    _warn_useless(entry, ("args", "env", "cwd"), "is only for a `command`, not for an `openapi`")
+    _warn_useless(ours, ("env",), "is only for a `command`, not for an `openapi`")
+    templates: dict[str, CallerTemplate] = {}
+    headers = _headers(entry, templates) | _headers(ours, templates)
+    from callboard.config.openapi import read_openapi  # it takes time to load
+
+    return read_openapi(entry, headers, templates)
 
 
 def _kind(entry: Table) -> Kind | Literal["stdio"]:

@@ -12,9 +12,9 @@ import attrs
 from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.oauth.addresses import Reach, is_here
 from callboard.errors import NotAuthorized
-from callboard.oauth.authorizer import Authorizer, tokens_of
+from callboard.oauth.authorizer import Authorizer
 from callboard.oauth.grants import AuthorizationCode, Grant
-from callboard.oauth.store import MemoryStore, Store
+from callboard.oauth.store import MemoryStore, Store, tokens_of
 from callboard.oauth.token_endpoint import Clock
 from callboard.transports.client.credentials import Credentials, Proof
 from callboard.transports.client.fetch import Fetcher, Resolve, resolve

@@ -14,7 +14,7 @@ import trio
 
 from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.oauth.challenge import Challenge, read_challenges, wanted
-from callboard.codecs.oauth.discovery import canonical, origin_of
+from callboard.codecs.oauth.discovery import origin_of
 from callboard.codecs.oauth.jwt import PROOF_ALGORITHM, ProofKey
 from callboard.codecs.oauth.scopes import Scopes, choose, split
 from callboard.codecs.oauth.tokens import REFRESH, TokenRefused, Tokens, read_tokens
@@ -23,7 +23,7 @@ from callboard.oauth.discovery import DiscoveredServer, find
 from callboard.oauth.grants import Grant
 from callboard.oauth.identity import UNKNOWN, forget_client
 from callboard.oauth.shield import shielded
-from callboard.oauth.store import KEEP_TIME, Store, keep, recall
+from callboard.oauth.store import KEEP_TIME, Store, keep, recall, tokens_of
 from callboard.oauth.token_endpoint import Clock, TokenEndpoint
 from callboard.oauth.turn import own_turn
 from callboard.supervisor import get_logger
@@ -278,11 +278,6 @@ class Authorizer:
             proof = key.prove(method.decode(), self.url, now=now, jti=jti, token=token, nonce=self._nonce)
             headers.append((b"dpop", proof.encode("ascii")))
         return attrs.evolve(used, headers=headers, generation=self._generation)
-
-
-def tokens_of(url: str) -> str:
-    """The name under which the tokens for the server at *url* are kept."""
-    return f"tokens for {canonical(url)}"
 
 
 def _challenges(refusal: AnswerHead) -> list[Challenge]:

@@ -13,6 +13,7 @@ import attrs
 import msgspec
 import trio
 
+from callboard.codecs.oauth.discovery import canonical
 from callboard.errors import NotAuthorized
 
 MAX_KEPT: Final = 256 * 1024
@@ -84,6 +85,11 @@ class FileStore:
     def path(self, name: str) -> Path:
         """The file for *name*."""
         return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
+
+
+def tokens_of(url: str) -> str:
+    """The name under which the tokens for the server at *url* are kept."""
+    return f"tokens for {canonical(url)}"
 
 
 class Keyring(Protocol):

@@ -12,8 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import structlog
-
+from callboard.supervisor.colours import colour_exception, shows_colours
 from callboard.supervisor.lines import LogLines, tidy
 from callboard.supervisor.printable import clean
 from callboard.supervisor.standard_error import STANDARD_ERROR
@@ -40,6 +39,27 @@ def add_to_lines(facts_now: Callable[[], Mapping[str, str]] | None) -> None:
     _facts_now = facts_now
 
 
+_configure: Callable[[], None] | None = None
+
+
+def before_first_line(configure: Callable[[], None]) -> None:
+    """Have structlog configured by *configure*, once there is a line to write. It takes time to load: a command that
+    logs nothing does without it."""
+    global _configure
+    _configure = configure
+
+
+def load_structlog() -> Any:
+    """structlog, loaded and configured. A server loads it at its start: the first line may come under load."""
+    global _configure
+    import structlog
+
+    if _configure is not None:
+        configure, _configure = _configure, None
+        configure()
+    return structlog
+
+
 class _Sink:
     """The logger at the end of the chain, looked up for each line: configuration may come late."""
 
@@ -52,7 +72,7 @@ class _Sink:
         return getattr(self._logger(), attribute)
 
     def _logger(self) -> Any:
-        factory = structlog.get_config()["logger_factory"]
+        factory = load_structlog().get_config()["logger_factory"]
         # structlog's factories keep the file they were given here; given none, they mean standard output.
         if getattr(factory, "_file", self) is None:
             factory = type(factory)(_FILE)
@@ -64,22 +84,27 @@ def _name(logger: Any, _: str, facts: MutableMapping[str, Any]) -> MutableMappin
     return facts
 
 
-_JSON: Final = (
-    structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-    structlog.processors.add_log_level,
-    _name,
-    structlog.processors.JSONRenderer(default=str),
-)
+def _styled(style: str) -> Mapping[str, Any]:
+    """The processors of lines in one *style*; of text, those that structlog is configured with."""
+    structlog = load_structlog()
+    if style == "coloured":
+        usual = structlog.get_config()["processors"][:-1]
+        return {"processors": (*usual, colour_exception, structlog.dev.ConsoleRenderer())}
+    if style == "json":
+        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")
+        renderer = structlog.processors.JSONRenderer(default=str)
+        return {"processors": (stamp, structlog.processors.add_log_level, _name, renderer)}
+    return {}
 
 
 class Logger:
     """Logs one event with its facts. Nothing is decided before the first line."""
 
-    __slots__ = ("_json", "_text")
+    __slots__ = ("_made", "_name")
 
     def __init__(self, name: str) -> None:
-        self._text = structlog.wrap_logger(_Sink(name))
-        self._json = structlog.wrap_logger(_Sink(name), processors=_JSON)
+        self._name = name
+        self._made: dict[str, Any] = {}
 
     def debug(self, event: str, /, **facts: object) -> None:
         self._log("debug", event, facts)
@@ -95,20 +120,26 @@ class Logger:
 
     def always(self, event: str, /, **facts: object) -> None:
         """As `info`, for lines that were asked for one by one: none is merged or left out."""
-        if structlog.is_configured() or _is_wanted("info"):
+        if load_structlog().is_configured() or _is_wanted("info"):
             more = {} if _facts_now is None else _facts_now()
             self._logger.info(clean(event), **{name: tidy(value) for name, value in facts.items()}, **more)
 
     def _log(self, level: str, event: str, facts: dict[str, object]) -> None:
-        if structlog.is_configured() or _is_wanted(level):
+        if load_structlog().is_configured() or _is_wanted(level):
             write = getattr(self._logger, level)
             # Not among the facts: lines that differ by them alone are merged.
             LINES.write(write if _facts_now is None else partial(write, **_facts_now()), event, facts)
 
     @property
     def _logger(self) -> Any:
-        as_json = os.environ.get(FORMAT_VARIABLE, "").lower() == "json" and not structlog.is_configured()
-        return self._json if as_json else self._text
+        structlog = load_structlog()
+        style = "text"
+        if not structlog.is_configured():
+            is_json = os.environ.get(FORMAT_VARIABLE, "").lower() == "json"
+            style = "json" if is_json else "coloured" if shows_colours() else "text"
+        if style not in self._made:
+            self._made[style] = structlog.wrap_logger(_Sink(self._name), **_styled(style))
+        return self._made[style]
 
 
 def _is_wanted(level: str) -> bool:

@@ -13,6 +13,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
+from callboard.supervisor.quiet_threads import leave_signals_to_main
+
 WHOLE: Final = 4096
 """Bytes that a pipe which is ready takes in one piece, without blocking (PIPE_BUF)."""
 
@@ -77,6 +79,7 @@ class StandardError:
 
     def _write_kept(self) -> None:
         """The thread: it ends when nothing is left to write."""
+        leave_signals_to_main()
         while True:
             with self._change:
                 data = self._next()

@@ -1,7 +1,8 @@
-"""Sessions that other workers have: requests for them go there, at most one hop."""
+"""Sessions, parked calls and tasks that other workers have: requests for them go there, at most one hop."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -11,6 +12,8 @@ from callboard.actors.frames import error_frame
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Host
 from callboard.actors.server.session_record import read_record
+from callboard.actors.server.task_store import UNKNOWN_TASK
+from callboard.codecs.bridge.tasks import tasks_in
 from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request
 from callboard.codecs.home import HomeNames, chosen_home
@@ -18,7 +21,17 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.revisions import LATEST
-from callboard.errors import Draining, HomeGone, InvalidState, Overloaded, PeerError, RequestFailed, SupervisorClosed
+from callboard.codecs.routing import Route
+from callboard.errors import (
+    Draining,
+    HomeGone,
+    InvalidParams,
+    InvalidState,
+    Overloaded,
+    PeerError,
+    RequestFailed,
+    SupervisorClosed,
+)
 from callboard.transports.client.pool import Origin
 from callboard.transports.server.http.homes import Elsewhere, LocalEndpoint, not_found
 from callboard.transports.server.http.modern import answer_unread, asked_id
@@ -41,6 +54,9 @@ PAUSE: Final = 0.02
 """Seconds by which each attempt waits longer."""
 
 UNREACHED: Final = "the worker that has this session does not answer"
+
+MAX_NAMED: Final = 64
+"""Tasks of one subscription whose homes are looked at: to open a forged name takes 5 us."""
 
 MOST_MOVED: Final = 10_000
 """Sessions that are remembered to be elsewhere than their names say; then it begins anew."""
@@ -107,9 +123,19 @@ class WorkerHomes:
         is_ended = home == self.names.here and name not in self._released and name not in self._opening
         return not_found() if home is None or is_ended else Elsewhere(name, home, caller)
 
-    def check_state(self, request: Request, state: str, caller: Caller) -> None:
-        if (home := self._home_of_state(request, state, caller.key)) is not None:
-            raise Elsewhere("", home, caller)
+    def check_home(self, request: Request, route: Route, caller: Caller) -> None:
+        if route.request_state is not None:
+            if (home := self._home_of_state(request, route.request_state, caller.key)) is not None:
+                raise Elsewhere("", home, caller)
+        elif (home := self._home_of_tasks(tasks_in(request), caller.key)) is not None:
+            raise Elsewhere("", home, caller, InvalidParams(UNKNOWN_TASK))
+
+    def _home_of_tasks(self, named: Iterable[str], principal: str) -> bytes | None:
+        """The other worker that has a task; None if that is this one. Of several tasks, the first that is to be found
+        decides."""
+        homes = (self.host.task_names.home_of(name, principal) for name in islice(named, MAX_NAMED))
+        home = next((home for home in homes if home == self.names.here or home in self.links), None)
+        return None if home == self.names.here else home
 
     def _home_of_state(self, request: Request, state: str, principal: str) -> bytes | None:
         """The other worker that a retry belongs to; None if that is this one."""
@@ -122,12 +148,20 @@ class WorkerHomes:
         # Of one that has ended, no other knows more than this one.
         return home if home != here and home in self.links else None
 
-    def retry_handler(self, exchange: Exchange) -> Handler | None:
-        """What serves a retry that came on a WebSocket, if it belongs to another worker."""
-        home = self._home_of_state(exchange.request, exchange.route.request_state or "", exchange.terms.principal)
+    def elsewhere(self, exchange: Exchange) -> Handler | None:
+        """What serves a retry, or a request about a task, that came on a WebSocket, if it belongs to another worker."""
+        request, principal, state = exchange.request, exchange.terms.principal, exchange.route.request_state
+        gone: PeerError = InvalidState()
+        if not exchange.terms.revision.dialect.terms_per_request:
+            return None  # the other worker does not know the session
+        if state is not None:
+            home = self._home_of_state(request, state, principal)
+        else:
+            home, gone = self._home_of_tasks(tasks_in(request), principal), InvalidParams(UNKNOWN_TASK)
         if home is None:
             return None
-        return lambda exchange: retry_there(self.host, exchange, partial(self._is_answered, home))
+        host = next((one for one in self.host.narrow if one is exchange.engine), self.host)
+        return lambda exchange: retry_there(host, exchange, partial(self._is_answered, home), gone)
 
     async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:
         link = self.links.get(found.home)
@@ -197,6 +231,8 @@ class WorkerHomes:
         for attempt in range(TRIES):
             if home is None or home == here or home not in self.links:
                 try:
+                    if not name:  # not a session, and its home is gone
+                        raise found.gone
                     home = await self._find(endpoint, name, response.peer)
                 except HttpRefusal:
                     link = self.links.get(found.home)
@@ -250,9 +286,7 @@ class WorkerHomes:
 
     async def _find(self, endpoint: LocalEndpoint, name: str, peer: str) -> bytes:
         """Where the session *name* is, which is not where it was: here, if it was opened again here. Raises
-        `HttpRefusal` (404), and `InvalidState`."""
-        if not name:  # a state, whose home is gone
-            raise InvalidState
+        `HttpRefusal` (404)."""
         if self.book is None:
             raise not_found()
         while name in self._opening:

@@ -17,20 +17,25 @@ import trio
 from callboard import tree
 from callboard.actors.broker.audience import BrokerAudience
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.policy import BackendSettings, Filter
+from callboard.actors.broker.policy import NO_FILTER, BackendSettings
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.drain import drain
 from callboard.actors.server.parking import Parking
 from callboard.broker.broker import Broker
 from callboard.broker.placing import Here, Placed
+from callboard.codecs.bridge.overrides import NO_OVERRIDES
+from callboard.codecs.caller import caller_of_key
 from callboard.codecs.envelope import Notification
 from callboard.codecs.http.access import EVERYONE
 from callboard.codecs.http.head import Head
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import MODERN
-from callboard.config import BackendSpec, PythonTarget, Remote
-from callboard.server.load import load_server
+from callboard.codecs.routing import read_route
+from callboard.config import BackendSpec, OpenApiTarget, PythonTarget, Remote
+from callboard.config.front import FrontSettings
+from callboard.config.loading import loaded
+from callboard.errors import CannotServe
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
@@ -51,16 +56,14 @@ MAX_NAMES: Final = 64
 IDLE: Final = 3600.0
 """Seconds for which a worker's idle connection is kept."""
 
-NO_FILTER: Final = Filter()
-
 log = get_logger("callboard.workers")
 
 _read_withdrawal: Final = msgspec.json.Decoder(Withdrawal).decode
 
 
 def bare(settings: BackendSettings) -> BackendSettings:
-    """The settings that are the keeper's: names, filters and pins are the workers'."""
-    return attrs.evolve(settings, prefix="", tools=NO_FILTER, rename={}, pin=False)
+    """The settings that are the keeper's: names, filters, overrides and pins are the workers'."""
+    return attrs.evolve(settings, prefix="", tools=NO_FILTER, rename={}, override=NO_OVERRIDES, pin=False)
 
 
 def is_kept(spec: BackendSpec) -> bool | None:
@@ -118,11 +121,13 @@ class BackendKeeper:
 
     # What it keeps.
 
-    async def reload(self, backends: Sequence[BackendSpec]) -> None:
+    async def reload(self, backends: Sequence[BackendSpec], front: FrontSettings | None = None) -> None:
         """Go on with these; those for which only the workers' settings changed do not notice. Raises `CannotServe`, and
         then nothing has changed."""
         async with self._reloading:
             wanted = {spec.name: _kept_spec(spec) for spec in backends if is_kept(spec) is not False}
+            for spec in wanted.values():
+                _check_awake(spec)
             new = {
                 name: KeptPlan(spec, _placed(spec), self._new_name())
                 for name, spec in wanted.items()
@@ -203,8 +208,17 @@ def _kept_spec(spec: BackendSpec) -> BackendSpec:
     return attrs.evolve(spec, settings=bare(spec.settings))
 
 
+def _check_awake(spec: BackendSpec) -> None:
+    """Raises `CannotServe` for a server that would sleep: when it is started for a call, the call goes on before the
+    workers have seen what it lists now, and could be of a tool that changed."""
+    if spec.settings.start == "lazy" or spec.settings.idle_stop is not None:
+        raise CannotServe(
+            f"{spec.name}: with --workers, `start` and `idle_stop` need `local` = true: a process for each worker"
+        )
+
+
 def _placed(spec: BackendSpec) -> Placed:
-    target = load_server(str(spec.target)) if isinstance(spec.target, PythonTarget) else spec.target
+    target = loaded(spec.target) if isinstance(spec.target, PythonTarget | OpenApiTarget) else spec.target
     return Placed(spec.settings, target, spec.auth)
 
 
@@ -234,7 +248,10 @@ class KeptBackend(Actor[Never]):
     def __attrs_post_init__(self) -> None:
         self.plan.actor = self
         spec = self.plan.spec
-        self.broker = Broker([spec], name=spec.name, revisions=MODERN, pre_warm=0.0)
+        # The workers know what crosses, and have let nothing else through.
+        self.broker = Broker(
+            [spec], name=spec.name, revisions=MODERN, pre_warm=0.0, extensions=("*",), experimental=("*",)
+        )
         self.broker.placing = Loaded(self.plan.placed)
 
     async def run(self) -> None:
@@ -306,8 +323,11 @@ class KeptBackend(Actor[Never]):
         return KeptState(brief=brief, why=why or brief)
 
     def hear(self, principal: str, told: Notification) -> None:
-        """A worker tells that a client will not answer what it was asked. There is nothing else to be told."""
-        if told.method != CANCELLED or self.endpoint is None:
+        """A worker tells that a client will not answer what it was asked, or passes on what an extension has."""
+        if self.endpoint is None:
+            return
+        if told.method != CANCELLED:  # of an extension: the worker knows that it crosses
+            self.endpoint.modern.hear(told, read_route(told), caller_of_key(principal))
             return
         try:
             said = _read_withdrawal(write_members(told.members))

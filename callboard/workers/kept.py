@@ -189,6 +189,8 @@ class KeptBackends:
             timeout=spec.settings.timeout + LATER,
             cap=spec.settings.cap + LATER,
             restarts=RESTARTS,
+            start="eager",
+            idle_stop=None,
             revision=LATEST,
         )
         return Placed(settings, ways, withdraw=partial(self._withdraw, spec.name))

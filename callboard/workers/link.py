@@ -12,7 +12,8 @@ from callboard.errors import BadAnswer, CannotConnect
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.transports.client.pool import Dial, Origin, reach
 from callboard.transports.server.http.write_batch import WriteBatch
-from callboard.transports.wire import MAX_READ, SocketWire, SslWire, Wire
+from callboard.transports.ssl_wire import SslWire
+from callboard.transports.wire import MAX_READ, SocketWire, Wire
 from callboard.workers.link_writer import Carry, LinkWriter
 from callboard.workers.relay import UPGRADE, RelayedRequest, write_forwarded
 

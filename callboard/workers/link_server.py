@@ -266,7 +266,7 @@ class LinkServer:
         except ValueError:  # of this request alone: others on the link go on
             await self.endpoint.refuse(HttpRefusal(400, "unreadable caller"), response)
             return
-        response.carrier = self.reading
+        response.carrier = self.reading.carrier
         self.served += 1
         if len(body) > READ_SIZE:
             response.held = HeldBytes(self.endpoint.host.bodies, account_of(caller.key, peer))

@@ -7,7 +7,8 @@ import attrs
 import trio
 
 from callboard.errors import SupervisorClosed
-from callboard.transports.wire import SocketWire, SslWire, Wire
+from callboard.transports.ssl_wire import SslWire
+from callboard.transports.wire import SocketWire, Wire
 
 Carry: TypeAlias = Callable[[Callable[[], Awaitable[None]]], object]
 """Starts a task. Raises `SupervisorClosed`."""

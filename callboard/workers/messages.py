@@ -135,6 +135,8 @@ class Started(Message, frozen=True):
     """Where workers of other nodes reach it."""
     is_ready: bool = True
     """Whether it could answer a request now: backends that it needs may not be up."""
+    files: list[str] = []
+    """The author's files that it has loaded, if a change of them is to be noticed."""
 
 
 class StillThere(Message, frozen=True):

@@ -13,7 +13,8 @@ import trio
 from callboard.errors import CannotConnect, CannotRead, CannotServe
 from callboard.transports.client.pool import Origin, reach
 from callboard.transports.server.tls import Certificate
-from callboard.transports.wire import SocketWire, SslWire
+from callboard.transports.ssl_wire import SslWire
+from callboard.transports.wire import SocketWire
 
 REACHED_WITHIN: Final = 4.0
 """Seconds to reach a worker of another node, TLS included."""

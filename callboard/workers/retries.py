@@ -1,31 +1,32 @@
-"""A retry that came on a WebSocket and belongs to another worker: it goes there as an HTTP request."""
+"""A retry, or a request about a task, that came on a WebSocket and belongs to another worker: it goes there as an HTTP
+request."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import trio
 
-from callboard.actors.frames import MAX_ANSWER, Outcome
+from callboard.actors.frames import Outcome
 from callboard.actors.outlet import Carrier, FrameKind, Outbound
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Host
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import ErrorResponse, Notification, ResultResponse, decode, encode
 from callboard.codecs.http.head import Head
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.mcp_headers.mirror import mirror
 from callboard.codecs.sse import Event, EventDecoder, encode_event
 from callboard.errors import (
     BackendRefused,
     Draining,
     HomeGone,
-    InvalidState,
     PeerError,
     RequestFailed,
     SupervisorClosed,
 )
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.held import HeldBytes
-from callboard.transports.server.http.modern import PATH
+from callboard.transports.server.http.places import PATH, path_to
 from callboard.transports.server.http.response import ScopeHeaders
 from callboard.workers.relay import RelayedRequest
 
@@ -143,12 +144,15 @@ class RetryResponse:
         self._received.close()
 
 
-async def retry_there(host: Host, exchange: Exchange, ask: Callable[[RelayedRequest], Awaitable[bool]]) -> Outcome:
-    """Have the worker answer a retry that *ask* asks, which returns False if that worker has not begun with it."""
+async def retry_there(
+    host: Host, exchange: Exchange, ask: Callable[[RelayedRequest], Awaitable[bool]], gone: PeerError
+) -> Outcome:
+    """Have the worker answer a request that *ask* asks, which returns False if that worker has not begun with it.
+    Raises *gone* then."""
     request, terms, response = exchange.request, exchange.terms, RetryResponse(exchange.slot.account)
     header_map = host.offer.header_map(request.method, exchange.route)
     headers = mirror(terms.revision.value, request.method, request.params, header_map)
-    head = Head("POST", PATH, [(name.lower(), value) for name, value in headers])
+    head = Head("POST", path_to(PATH, host.path), [(name.lower(), value) for name, value in headers])
     relayed = RelayedRequest(host, head, encode(request), terms.caller, response)
     try:
         relayed.begin()
@@ -158,7 +162,7 @@ async def retry_there(host: Host, exchange: Exchange, ask: Callable[[RelayedRequ
     async def send() -> None:
         try:
             if not await ask(relayed):
-                await response.fail(InvalidState())  # as a retry whose home has been gone for long
+                await response.fail(gone)  # as one whose home has been gone for long
         except (PeerError, RequestFailed) as error:
             await response.fail(error)
 

@@ -129,7 +129,8 @@ class Worker:
     def join(self, host: Host) -> None:
         """*host* is what this worker serves."""
         self.homes.host = host
-        host.retry_handler = self.homes.retry_handler
+        host.elsewhere = self.homes.elsewhere
+        host.task_names = HomeNames(self._ring, self.assignment.name, "task")
         self.share.sessions = lambda: host.sessions.total
         self._meters = MeterPage(self.assignment.meters)
         host.meters = {name: self.shared_limit(own.rate, name) for name, own in host.meters.items()}

@@ -8,16 +8,16 @@ from callboard.actors.server.exchange import Exchange
 from callboard.errors import NotApproved
 
 
-async def approved_at(exchange: Exchange, find_server: Callable[[], str]) -> None:
-    """Go on when the call is approved, for the backend that *find_server* finds: if that is another one in the end, the
-    yes does not count.
+async def approved_at(exchange: Exchange, find_tool: Callable[[], tuple[str, str]]) -> None:
+    """Go on when the call is approved, for the backend that *find_tool* finds, and the name there that rules go by: if
+    that is another one in the end, the yes does not count.
 
-    Raises as `approved` does, and as *find_server* does where the caller may not use the tool.
+    Raises as `approved` does, and as *find_tool* does where the caller may not use the tool.
     """
-    server, name = find_server(), exchange.route.name or ""
+    server, name = find_tool()
 
     def decide() -> Approval | None:
-        if find_server() != server:
+        if find_tool() != (server, name):
             raise NotApproved("not approved: the tool belongs to another server now")
         rules = exchange.engine.rules
         return None if rules is None else rules.decide(exchange.terms.caller, "tool", server, name).approve

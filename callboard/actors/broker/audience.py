@@ -14,7 +14,8 @@ from callboard.actors.broker.upstream_subscriptions import UpstreamSubscription
 from callboard.actors.changes import LISTS, Hear, ListChanged, ListName
 from callboard.actors.fan_out import FanOut
 from callboard.actors.subscribers import Following, Subscribers
-from callboard.codecs.bridge.askable import Signature, signature_of
+from callboard.codecs.bridge.askable import Signature
+from callboard.codecs.bridge.transparent import Transparent
 from callboard.codecs.revisions import ClientCapabilities
 from callboard.errors import CallboardError, SupervisorClosed
 from callboard.supervisor import Actor, get_logger
@@ -37,6 +38,7 @@ class BrokerAudience:
 
     find: Find
     fan_out: FanOut = attrs.field(factory=FanOut)
+    transparent: Transparent = attrs.field(factory=Transparent)
     tells_all: bool = attrs.field(default=False, init=False)
     """Whether each change is told to all: to brokers, which have clients of any signature."""
     on_up: Callable[[Backend], None] | None = attrs.field(default=None, init=False)
@@ -49,7 +51,7 @@ class BrokerAudience:
     # Lists.
 
     def lists_for(self, lists: Iterable[ListChanged], can: ClientCapabilities) -> Sequence[ListChanged]:
-        signature = signature_of(can)
+        signature = self.transparent.signature_of(can)
         return [ListChanged(one.name, signature) for one in lists]
 
     def lists_changed(

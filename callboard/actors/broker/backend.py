@@ -11,29 +11,32 @@ from msgspec import Raw
 from trio.lowlevel import ParkingLot
 
 from callboard import tree
+from callboard.actors.broker.cached_lists import KeptLists
 from callboard.actors.broker.circuit import Circuit, CircuitState
 from callboard.actors.broker.connection import BackendConnection, Reach
 from callboard.actors.broker.health import HEALTH, SILENT, BackendHealth, Check
-from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lease, sharer
+from callboard.actors.broker.keys import BackendKeys, personal_key
+from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease
 from callboard.actors.broker.listing import BackendLists
+from callboard.actors.broker.news import TAKEN_IN, Flush, Listed, StateChanged
+from callboard.actors.broker.override_problems import warn_unused
 from callboard.actors.broker.personal import CallerReach
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.broker.pool import BackendPool
+from callboard.actors.broker.sleep import BackendSleep, BackendUse
 from callboard.actors.broker.upstream_subscriptions import UpstreamSubscriptions
 from callboard.actors.broker.views import ListViews, OnView
 from callboard.actors.client.answerer import question_bytes
 from callboard.actors.client.conversation import Patience
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.fan_out import FanOut
-from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.terms import Terms
 from callboard.actors.undo import undo_unless_done
-from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
-from callboard.codecs.bridge.tasks import runs_tasks
-from callboard.codecs.caller import Caller
+from callboard.codecs.bridge.tasks import has_task_extension, runs_tasks
+from callboard.codecs.bridge.transparent import Transparent
 from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import (
     INTERNAL_ERROR,
@@ -65,19 +68,11 @@ Serves: TypeAlias = Callable[[str], bool]
 Withdraw: TypeAlias = Callable[[str, str, Exchange], None]
 """Called with the method and the state of a request that asks, and the exchange that will not answer. Never waits."""
 
+OnCustom: TypeAlias = Callable[["Backend", BackendConnection, str, Mapping[str, Raw]], None]
 
-@attrs.frozen
-class Listed:
-    """A backend has read its lists, and some are others than before. The lists are the backend's; this is a mark."""
-
-    backend: str
-
-
-@attrs.frozen
-class StateChanged:
-    """A backend is up, or is not any more."""
-
-    backend: str
+MAX_NOTICES: Final = 64
+"""Notifications of clients that wait for one backend to take them; of one client half of them. More are dropped: a
+notification may be lost."""
 
 
 @attrs.define(eq=False)
@@ -92,23 +87,32 @@ class Backend(Actor[Never]):
     info: Implementation
     group: Supervisor
     """Supervisor of its connections, and of the actors that ask its questions."""
-    broker: Address[Listed | StateChanged]
+    broker: Address[Listed | StateChanged | Flush]
     on_view: OnView
     serves: Serves
     fan_out: FanOut
+    transparent: Transparent = attrs.field(factory=Transparent)
+    on_custom: "OnCustom | None" = None
+    """Told of notifications that the specification does not have."""
     withdraw: Withdraw | None = None
     """Has another process, which speaks to the server for this one, end what a client was asked in vain for."""
     personal: CallerReach | None = None
     """Opens the connections of callers, where each has its own; the shared one is then for the lists alone."""
+    cache: KeptLists | None = None
+    """Keeps its lists, so that it need not be started for them."""
+    keys: BackendKeys = attrs.field(init=False)
     circuit: Circuit = attrs.field(init=False)
     pool: BackendPool = attrs.field(init=False)
     subscriptions: UpstreamSubscriptions = attrs.field(init=False)
     listings: BackendLists = attrs.field(init=False)
     views: ListViews = attrs.field(init=False)
+    sleep: BackendSleep = attrs.field(init=False)
     health: BackendHealth = attrs.field(factory=BackendHealth, init=False)
     agreed: Agreed | None = attrs.field(default=None, init=False)
     runs_tasks: bool = attrs.field(default=False, init=False)
-    """Whether it takes calls that are to run as tasks."""
+    """Whether it takes calls that are to run as tasks (2025-11-25)."""
+    has_task_extension: bool = attrs.field(default=False, init=False)
+    """Whether it may answer calls by tasks (2026-07-28)."""
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
     said: tuple[str, ...] = attrs.field(default=(), init=False)
@@ -116,11 +120,16 @@ class Backend(Actor[Never]):
     next_try: float | None = attrs.field(default=None, init=False)
     """When it is tried again, on Trio's clock, while it rests."""
     in_flight: Shares = attrs.field(init=False)
+    notices: Shares = attrs.field(
+        factory=lambda: Shares("notifications wait", MAX_NOTICES, MAX_NOTICES // 2), init=False
+    )
+    """Notifications of clients that are on their way to it."""
     passes: frozenset[bytes] = attrs.field(init=False)
     patience: Patience = attrs.field(init=False)
     asking_patience: Patience = attrs.field(init=False)
     """Of a request during which the client may be asked: while it thinks, only the request's own time counts, which
     stands still when it is parked."""
+    _use: BackendUse = attrs.field(init=False)
     _asked: Shares = attrs.field(factory=question_bytes, init=False)
     _brief: str = attrs.field(default="", init=False)  # the same for clients, without paths
     _checks: int = attrs.field(default=0, init=False)
@@ -131,7 +140,9 @@ class Backend(Actor[Never]):
 
     def __attrs_post_init__(self) -> None:
         settings = self.settings
+        self.keys = BackendKeys(settings.share, self.transparent)
         self.circuit = Circuit(settings.restarts)
+        self.sleep = BackendSleep(settings, self.cache)
         self.passes = frozenset(name.encode() for name in settings.pass_headers)
         self.patience = Patience(timeout=settings.timeout, cap=settings.cap)
         self.asking_patience = Patience(timeout=settings.timeout, cap=LONG)
@@ -142,19 +153,28 @@ class Backend(Actor[Never]):
             self._connect,
             lambda connection: connection is self._primary or self.subscriptions.needs(connection),
             max(settings.max_connections, 1),
-            settings.idle_time,
+            self.sleep.idle_time,
         )
         self.subscriptions = UpstreamSubscriptions(self, self.group.supervisor_of(tree.SUBSCRIPTIONS), self.fan_out)
-        self.listings = BackendLists(self.name, settings.timeout, self._listed)
+        self.listings = BackendLists(self.name, settings.timeout, self._listed, settings.override)
         self.views = ListViews(self, self.group.supervisor_of(tree.ANSWERS), self.on_view)
+        self._use = BackendUse(self.pool, self.subscriptions, self.views, (self.in_flight, self.notices))
 
     async def run(self) -> None:
         try:
             async with self.cancel_on_stop() as nursery:
                 nursery.start_soon(self.pool.sweep)
+                if (agreed := await self.sleep.restore(self.listings)) is not None:
+                    self._agree(agreed)
+                    self._listed()
+                    self._enter(CircuitState.ASLEEP)
                 while True:
+                    if self.circuit.state is CircuitState.ASLEEP:
+                        await self.sleep.wait_needed(self._use)
+                        self._enter(CircuitState.WAKING)
                     await self._live()
-                    await self._rest()
+                    if self.circuit.state is not CircuitState.ASLEEP:
+                        await self._rest()
         finally:
             self._enter(CircuitState.ENDED)
             for connection in self.pool:
@@ -169,7 +189,7 @@ class Backend(Actor[Never]):
         }
         if self.agreed is not None:
             shown["revision"] = self.agreed.revision.value
-        if self.why and self.circuit.state is not CircuitState.UP:
+        if self.why and not self.is_available:
             shown["why"] = self.why
         return shown
 
@@ -179,15 +199,24 @@ class Backend(Actor[Never]):
     def is_up(self) -> bool:
         return self._open_primary() is not None
 
+    @property
+    def is_available(self) -> bool:
+        """Whether it is up, or sleeps and is started by the next request."""
+        return self.is_up or self.circuit.rests
+
     async def wait_up(self) -> BackendConnection:
-        """The shared connection. Raises `BackendGone` if there is none, and none is to be expected soon."""
+        """The shared connection. Raises `BackendGone` if there is none, and none is to be expected soon. One that
+        sleeps is started, and may take as long for that as for the request."""
         if (primary := self._open_primary()) is not None:
             return primary
-        with trio.move_on_after(START_WAIT):
+        began = trio.current_time()
+        with trio.CancelScope() as scope:
             while self.circuit.may_wait or (self.circuit.state is CircuitState.UP and not self.is_up):
+                scope.deadline = began + (self.settings.timeout if self.circuit.rests else START_WAIT)
+                self.sleep.wake()
                 await self._changed.park()
         if (primary := self._open_primary()) is None:
-            raise self.gone()
+            raise self.gone(f"not up after {self.settings.timeout:g} s" if self.circuit.rests else "")
         return primary
 
     @property
@@ -212,7 +241,7 @@ class Backend(Actor[Never]):
             return None
         if self.personal is not None:
             return None
-        if agreed.revision.dialect.terms_per_request or self.key_for(terms, exchange) is SHARED:
+        if agreed.revision.dialect.terms_per_request or self.keys.of_request(terms, exchange) is SHARED:
             primary.begin(use)
             return primary
         return None
@@ -221,13 +250,16 @@ class Backend(Actor[Never]):
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""
         primary = await self.wait_up()
         is_modern = primary.revision.dialect.terms_per_request
-        key = SHARED if is_modern else self.key_for(terms, exchange)
+        key = SHARED if is_modern else self.keys.of_request(terms, exchange)
         if self.personal is not None:
-            key = self._key_of(terms.caller, self.personal, key)
+            try:
+                key = personal_key(terms.caller, self.personal, key)
+            except NotAuthorized as error:
+                raise self.not_authorized(error) from None
         if key is SHARED:
             primary.begin(use)
             return primary
-        use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask
+        use.may_ask = key.can_be_asked and method in METHODS and LATEST in METHODS[method].may_ask
         alone = use.may_ask and not primary.is_http and (exchange is None or key.who is not exchange.session)
         try:
             account = terms.principal if exchange is None else exchange.slot.account
@@ -245,24 +277,6 @@ class Backend(Actor[Never]):
     async def _have_it_tell(self, connection: BackendConnection, use: Lease) -> None:
         with undo_unless_done(lambda: self.give_back(connection, use)):
             await self.subscriptions.join(connection)
-
-    def key_for(self, terms: Terms, exchange: Exchange | None) -> ConnectionKey:
-        """The connections that a request may use."""
-        signature = NOTHING if exchange is None else signature_of(terms.capabilities)
-        session = None if exchange is None else exchange.session
-        who = sharer(self.settings.share, terms.principal)
-        if session is not None and (signature or self.settings.share == "session"):
-            return ConnectionKey(session, signature, who)  # what it is asked, only this session can answer
-        return ConnectionKey(who, signature) if who != EVERYBODY or signature else SHARED
-
-    def _key_of(self, caller: Caller, personal: CallerReach, key: ConnectionKey) -> ConnectionKey:
-        """The same connections, but only those of *caller*. Raises `BackendRefused`."""
-        try:
-            mark = personal.mark(caller)
-        except NotAuthorized as error:
-            raise self.not_authorized(error) from None
-        who = key.who if isinstance(key.who, SessionKey) else caller.key
-        return ConnectionKey(who, key.signature, caller.key, mark, caller)
 
     def not_authorized(self, error: NotAuthorized) -> BackendRefused:
         """The error for a request of which the server, or its authorization server, wants other credentials."""
@@ -320,12 +334,14 @@ class Backend(Actor[Never]):
         return len(found)
 
     def try_now(self) -> None:
-        """If it rests, end that."""
+        """If it rests or sleeps, end that."""
         self._rested.set()
+        self.sleep.wake()
 
     def refresh(self) -> None:
-        """Read all lists anew, soon."""
+        """Read all lists again, soon. One that sleeps is started for that."""
         self.listings.refresh()
+        self.sleep.wake()
 
     def act(self, action: str) -> bool:
         """Do what the operator wants: *restart*, *try* or *refresh*. Whether it is one of these."""
@@ -334,6 +350,11 @@ class Backend(Actor[Never]):
             return False
         verb()
         return True
+
+    @property
+    def may_defer(self) -> bool:
+        """Whether calls of it may become tasks, here or there."""
+        return self.runs_tasks or self.has_task_extension or self.settings.task_after is not None
 
     async def refresh_now(self) -> None:
         """Have the list of tools read anew, and wait for it. Raises `BackendGone`."""
@@ -347,21 +368,25 @@ class Backend(Actor[Never]):
         connection = self._primary = self.pool.open(SHARED)
         try:
             await connection.wait_open()
-            self.agreed = connection.agreed
-            self.runs_tasks = runs_tasks(self.agreed.revision, self.agreed.capabilities)
+            self._agree(connection.agreed)
             async with trio.open_nursery() as nursery:
                 is_heard = trio.Event()
                 nursery.start_soon(self.subscriptions.hear_lists, connection, is_heard)
                 with trio.move_on_after(EARS):  # first listen, then read: what changes in between is not overlooked
                     await is_heard.wait()
-                await nursery.start(self.listings.watch, connection)
+                await nursery.start(self.listings.watch, connection, self.settings.pin)
+                await self.broker.ask(Flush(), within=TAKEN_IN)  # a tool that changed is withheld before it is called
                 self.circuit.opened(trio.current_time())
                 self.views.begin_anew()
+                if not self.circuit.restarted:
+                    warn_unused(self.name, self.listings)
                 self._enter(CircuitState.UP)
                 again = {"restarts": self.circuit.restarted} if self.circuit.restarted else {}
                 log.info("backend_up", backend=self.name, revision=connection.revision.value, **again)
                 nursery.start_soon(self.subscriptions.keep_following)
                 nursery.start_soon(self._check_health, connection)
+                nursery.start_soon(self.sleep.keep_lists, connection.agreed, self.listings)
+                nursery.start_soon(self._fall_asleep, connection, nursery.cancel_scope)
                 await connection.address.wait_ended()
                 nursery.cancel_scope.cancel()
         except CallboardError as error:
@@ -377,11 +402,29 @@ class Backend(Actor[Never]):
         finally:
             connection.retire()
             self._primary = None
+        if self.circuit.state is CircuitState.ASLEEP:
+            await connection.address.wait_ended()  # there are never two of a program
+            self.why = self._brief = ""
+            log.info("backend_asleep", backend=self.name)
+            return
         self._exit_code, self.said = connection.exit_code, tuple(connection.last_words())
         if self.circuit.is_news:
             attempt = self.circuit.attempts + 1
             said = {"said": list(self.said)} if self.said else {}
             log.warning("backend_lost", backend=self.name, attempt=attempt, why=self.why, **said)
+
+    def _agree(self, agreed: Agreed) -> None:
+        self.agreed = agreed
+        self.runs_tasks = runs_tasks(agreed.revision, agreed.capabilities)
+        self.has_task_extension = has_task_extension(agreed.revision, agreed.capabilities)
+
+    async def _fall_asleep(self, connection: BackendConnection, life: trio.CancelScope) -> None:
+        """End it when it is idle. From that turn on it is up no more: a request that comes then wakes it."""
+        await self.sleep.wait_idle(connection, self._use)
+        if not connection.is_lost:  # else it died by itself
+            self.sleep.begin()
+            self._enter(CircuitState.ASLEEP)
+            life.cancel()
 
     def _lose(self, error: CallboardError) -> None:
         self._brief = (error.brief or str(error))[:500]  # what a gateway says may hold what we said to it
@@ -423,10 +466,13 @@ class Backend(Actor[Never]):
             return
         if self.listings.changed(connection, method):
             self.views.base_changed(connection, method)
+        elif method not in METHODS and self.on_custom is not None:
+            self.on_custom(self, connection, method, params)
         else:
             self.subscriptions.heard(connection, method, params)
 
     def _listed(self) -> None:
+        self.sleep.listed()
         self.broker.send_nowait(Listed(self.name))
 
     def _connect(self, key: ConnectionKey) -> BackendConnection:
@@ -440,8 +486,10 @@ class Backend(Actor[Never]):
             on_end=self._ended,
             roots=self.settings.roots,
             wait_change=self.fan_out.wait_source,
+            transparent=self.transparent,
             asked=self._asked,
         )
+        connection.notes_use = key is not SHARED or self.sleep.notes_use
         connection.used = trio.current_time() if trio.lowlevel.in_trio_run() else -math.inf
         return connection
 

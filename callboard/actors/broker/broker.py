@@ -12,8 +12,10 @@ import trio
 
 from callboard import tree
 from callboard.actors.broker.audience import BrokerAudience
-from callboard.actors.broker.backend import Backend, Listed, StateChanged, Withdraw
+from callboard.actors.broker.backend import Backend, Withdraw
+from callboard.actors.broker.cached_lists import KeptLists
 from callboard.actors.broker.connection import Reach
+from callboard.actors.broker.news import Flush, Listed, StateChanged
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.broker.personal import CallerReach
 from callboard.actors.broker.policy import BackendSettings
@@ -34,6 +36,7 @@ class BackendPlan:
     reach: Reach
     withdraw: Withdraw | None = None
     personal: CallerReach | None = None
+    cache: KeptLists | None = None
 
 
 @attrs.frozen
@@ -47,11 +50,6 @@ class Reload(Ask[None]):
 
     order: tuple[str, ...]
     plans: Mapping[str, BackendPlan]
-
-
-@attrs.frozen
-class Flush(Ask[None]):
-    """Answered when all that was told before is taken in."""
 
 
 News: TypeAlias = Listed | StateChanged | Approved | Reload | Flush
@@ -86,7 +84,7 @@ class BrokerActor(Actor[News]):
                     case StateChanged(name):
                         self._state_changed(name)
                     case Approved():
-                        self.offer.tell_of(self.offer.catalogue.review())
+                        self.offer.review()
                     case Flush():
                         message.reply(None)
                     case Reload():  # backends may take seconds to end: news is taken in meanwhile
@@ -107,7 +105,7 @@ class BrokerActor(Actor[News]):
     def _state_changed(self, name: str) -> None:
         backend = self.offer.backends.get(name)
         if backend is not None:
-            self.offer.catalogue.mark(name, is_stale=not backend.is_up)
+            self.offer.catalogue.mark(name, is_stale=not backend.is_available)
             self.offer.look_around()
             if backend.is_up:
                 self.audience.came_up(backend)
@@ -166,13 +164,16 @@ class BrokerActor(Actor[News]):
             on_view=partial(offer.put_for, plan.name),
             serves=lambda uri: self._serves(backend, uri),
             fan_out=self.audience.fan_out,
+            transparent=offer.transparent,
+            on_custom=lambda *said: offer.on_custom(*said),
             withdraw=plan.withdraw,
             personal=plan.personal,
+            cache=plan.cache,
         )
         if (before := offer.backends.get(plan.name)) is not None:
             backend.subscriptions.inherit(before.subscriptions)
             offer.catalogue.forget_others(plan.name)
-        offer.backends[plan.name] = backend
+        offer.take_in(backend)
         return backend
 
     def _serves(self, backend: Backend, uri: str) -> bool:

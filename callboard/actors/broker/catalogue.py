@@ -1,7 +1,7 @@
 """The catalogue: definitions of all backends, merged, name-spaced and filtered, in a stable order."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import islice
 from typing import Final
 
@@ -9,11 +9,24 @@ import attrs
 from msgspec import Raw
 
 from callboard.actors.broker.listing import Listing
-from callboard.actors.broker.merging import Approve, BackendPart, MergedEntry, MergedList, MergedLists, are_same
-from callboard.actors.broker.owners import ADDRESS, Knows, Owners, address_of, addressed, ambiguous
-from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.broker.merging import (
+    Approve,
+    BackendPart,
+    Key,
+    MergedEntry,
+    MergedList,
+    MergedLists,
+    MergeRules,
+    are_same,
+    has_prefix,
+)
+from callboard.actors.broker.owners import ADDRESS, Knows, address_of, addressed, ambiguous
+from callboard.actors.broker.policy import NO_FILTER, BackendSettings, Filter, ServerChoice
+from callboard.actors.broker.skill_owners import folders_of
 from callboard.actors.broker.visible import GUARDED, VisibleLists, gates_of
 from callboard.actors.rules import AccessRules, CallerView, Gate
+from callboard.codecs.bridge.apps import SCHEME as UI_SCHEME
+from callboard.codecs.bridge.apps import ShownUri, with_uris
 from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.bridge.definitions import (
     KINDS,
@@ -25,11 +38,15 @@ from callboard.codecs.bridge.definitions import (
     for_revision,
     front_definition,
 )
-from callboard.codecs.members import Members
+from callboard.codecs.bridge.skills import SKILL_SCHEME, read_skill_address, skill_addresses
+from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import Revision
 from callboard.codecs.seal import KeyRing, Seal
+from callboard.codecs.skills import MANIFEST
 from callboard.errors import DefinitionChanged, InvalidParams
 from callboard.supervisor import get_logger
+
+_MAY_DEFER: Final = raw({"taskSupport": "optional"})
 
 log = get_logger("callboard.broker")
 
@@ -41,6 +58,9 @@ PAGE_BYTES: Final = 512 * 1024
 
 KEPT_PAGES: Final = 16 * 1024 * 1024
 """Bytes of pages that are kept written out, for all lists and revisions."""
+
+KEPT_PAGES_OF_SOME: Final = 1024 * 1024
+"""The same for the lists of some servers, at a path of their own: there may be hundreds of such paths."""
 
 MAX_SHOWN: Final = 16
 """Merged lists that are kept for clients which are shown others than the rest. One more is merged when it is needed."""
@@ -59,6 +79,10 @@ class Catalogue:
     approve: Approve | None = None
     seal: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"))
     wall: Callable[[], float] = time.time
+    tools: Filter = NO_FILTER
+    """Which tools are shown, by the names that clients see."""
+    main: "Catalogue | None" = None
+    """The catalogue of all servers, if this one is of some: rules go by the names there."""
     version: int = attrs.field(default=0, init=False)
     _offered: dict[str, BackendPart] = attrs.field(factory=dict, init=False)
     _base: MergedLists = attrs.field(factory=MergedLists, init=False)
@@ -68,6 +92,7 @@ class Catalogue:
     _pages: dict[tuple[MergedList, Revision, int], tuple[Raw, int]] = attrs.field(factory=dict, init=False)
     _kept: int = attrs.field(default=0, init=False)
     _visible: VisibleLists = attrs.field(factory=VisibleLists, init=False)
+    _deferring: frozenset[str] = attrs.field(default=frozenset(), init=False)
 
     # What changes it. The new lists are made first and stored after: what goes wrong changes nothing.
 
@@ -115,6 +140,14 @@ class Catalogue:
         for signature in [signature for signature, mine in self._others.items() if backend in mine]:
             self.put_for(signature, backend, {} if offered is None else offered.listing)
 
+    def let_defer(self, backends: Iterable[str]) -> None:
+        """Every tool of these *backends* may be called as a task by a client of 2025-11-25."""
+        deferring = frozenset(backends)
+        if deferring != self._deferring:
+            self._deferring = deferring
+            self._pages.clear()
+            self._kept = 0
+
     def mark(self, backend: str, *, is_stale: bool) -> None:
         """A backend is lost, or back. What it offers stays in the lists, with a mark: no change that is told of."""
         offered = self._offered.get(backend)
@@ -128,6 +161,34 @@ class Catalogue:
         for signature, shown in before.items():
             changed |= _changed(shown, self._of(signature))
         return changed
+
+    def follow(self, main: "Catalogue", choice: ServerChoice) -> tuple[set[str], dict[Signature, set[str]]]:
+        """Show what *main* shows of some servers. Returns which lists have changed for all clients, and which for those
+        of each signature that see others."""
+        offered, others = main.chosen(choice)
+        before, shown = self._base, {one: self._of(one) for one in (*self._others, *others)}
+        kinds = [kind for kind in KINDS if kind in (TOOLS, PROMPTS) or _differs(kind, self._offered, offered)]
+        self.main, self.tools = main, choice.tools
+        self._base = before.with_kinds(kinds, offered, self._how())
+        self._others = others
+        self._shown.clear()
+        self._store(offered)
+        changed = {one: _changed(lists, self._of(one)) for one, lists in shown.items()}
+        return _changed(before, self._base), changed
+
+    def chosen(self, choice: ServerChoice) -> tuple[dict[str, BackendPart], dict[Signature, dict[str, Listing]]]:
+        """What some servers offer, to all clients and to those of each signature that see others."""
+        offered = {
+            name: attrs.evolve(part, settings=choice.settings_of(part.settings))
+            for name in choice.servers
+            if (part := self._offered.get(name)) is not None
+        }
+        others = {
+            signature: own
+            for signature, mine in self._others.items()
+            if (own := {name: listing for name, listing in mine.items() if name in offered})
+        }
+        return offered, others
 
     # What is asked of it: by a client of any *signature*.
 
@@ -148,8 +209,43 @@ class Catalogue:
             raise DefinitionChanged(shown, pinned=pinned, found=found)
         return merged.entries.get(shown)
 
-    def withholder(self, shown: str, signature: Signature = NOTHING) -> str:
-        """The backend of a tool that is withheld."""
+    def bare_tools(self, name: str, signature: Signature = NOTHING) -> Sequence[MergedEntry]:
+        """The tools that their backends call *name*, and clients do not: an app calls tools of its own server so."""
+        return self._of(signature).merged[TOOLS.member].bare.get(name, ())
+
+    def names(self, kind: Kind, signature: Signature = NOTHING) -> Mapping[Key, str]:
+        """How each tool or prompt is shown, by its backend and its name there."""
+        return self._of(signature).merged[kind.member].names
+
+    def shown_uris(self, backend: str, signature: Signature = NOTHING) -> ShownUri | None:
+        """How clients know the `ui://` URIs of *backend*; None if each is shown as it is."""
+        return self._of(signature).ui.shown_by(backend)
+
+    def shown_skills(self, backend: str) -> ShownUri | None:
+        """How clients know the `skill://` URIs of *backend*; None if each is shown as it is."""
+        if self._has_prefix(backend):
+            return skill_addresses(backend)
+        return self._base.skills.shown_by(backend)
+
+    def _has_prefix(self, backend: str) -> bool:
+        part = self._offered.get(backend)
+        return part is not None and has_prefix(part.settings)
+
+    def skill_of(self, uri: str, signature: Signature = NOTHING) -> tuple[str, str] | None:
+        """The backend that a `skill://` URI names, and the URI there; None if it names none."""
+        entries = self._of(signature).merged[RESOURCES.member].entries
+        listed = entries.get(uri)
+        if listed is not None:
+            return listed.backend, listed.name
+        for folder in folders_of(uri):
+            listed = entries.get(f"{folder}/{MANIFEST}")
+            if listed is not None:
+                return listed.backend, listed.name.removesuffix(f"/{MANIFEST}") + uri.removeprefix(folder)
+        backend, there = read_skill_address(uri)
+        return (backend, there) if self._has_prefix(backend) else None
+
+    def withholder(self, shown: str, signature: Signature = NOTHING) -> Key:
+        """The backend of a tool that is withheld, and the name that rules go by."""
         return self._of(signature).merged[TOOLS.member].withheld_of[shown]
 
     def prompt(self, shown: str, signature: Signature = NOTHING) -> MergedEntry | None:
@@ -184,7 +280,14 @@ class Catalogue:
         """
         if uri.startswith(ADDRESS):
             return self._addressed(uri, knows)
-        owner = self._of(signature).owners.find(uri, knows)
+        lists = self._of(signature)
+        if uri.startswith(SKILL_SCHEME) and (named := self.skill_of(uri, signature)) is not None:
+            return named if knows is None or knows(*named) else None
+        if uri.startswith(UI_SCHEME) and (found := lists.ui.find(uri, knows)) is not None:
+            return found
+        owner = lists.owners.find(uri, knows)
+        if owner is None and uri.startswith(UI_SCHEME):
+            owner = lists.ui.only_owner(uri, knows)
         return None if owner is None else (owner, uri)
 
     def page(
@@ -203,7 +306,7 @@ class Catalogue:
             merged = self._visible.of(whole, kind, view.rules, view.caller)
         shown = list(merged.entries)
         start = 0 if cursor is None else self._start(kind, whole, merged, cursor)
-        page, end = self._page(of.owners, merged, kind, revision, start)
+        page, end = self._page(of, merged, kind, revision, start)
         if end >= len(shown):
             return page, None
         context = [kind.member.encode()]
@@ -238,9 +341,14 @@ class Catalogue:
 
     # How it is made.
 
+    def _how(self, signature: Signature = NOTHING) -> MergeRules:
+        main = self.main
+        names = None if main is None else lambda kind: main.names(kind, signature)
+        return MergeRules(self.approve, self.tools, names)
+
     def _merge(self, offered: dict[str, BackendPart], kinds: Iterable[Kind] = KINDS) -> set[str]:
         before = self._base
-        after = before.with_kinds(kinds, offered, self.approve)
+        after = before.with_kinds(kinds, offered, self._how())
         if after.owners is not before.owners:
             _log_collisions(before, after)
         self._base = after
@@ -276,7 +384,7 @@ class Catalogue:
             kinds = [kind for kind in KINDS if any(kind.member in own for own in mine.values())]
             if len(self._shown) >= MAX_SHOWN:
                 del self._shown[next(iter(self._shown))]
-            shown = self._shown[signature] = self._base.with_kinds(kinds, offered, self.approve)
+            shown = self._shown[signature] = self._base.with_kinds(kinds, offered, self._how(signature))
         return shown
 
     def _store(self, offered: dict[str, BackendPart]) -> None:
@@ -302,30 +410,35 @@ class Catalogue:
         before = islice(whole.entries, list(whole.entries).index(last) + 1)
         return sum(name in merged.entries for name in before)
 
-    def _page(self, owners: Owners, merged: MergedList, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
+    def _page(self, of: MergedLists, merged: MergedList, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
         """A page, and where the next one begins."""
         key = (merged, revision, start)
         page = self._pages.get(key)
         if page is None:
-            page = self._write(owners, merged, kind, revision, start)
-            if self._kept + len(page[0]) > KEPT_PAGES:
+            page = self._write(of, merged, kind, revision, start)
+            if self._kept + len(page[0]) > (KEPT_PAGES if self.main is None else KEPT_PAGES_OF_SOME):
                 self._pages.clear()
                 self._kept = 0
             self._pages[key] = page
             self._kept += len(page[0])
         return page
 
-    def _write(self, owners: Owners, merged: MergedList, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
+    def _write(
+        self, of: MergedLists, merged: MergedList, kind: Kind, revision: Revision, start: int
+    ) -> tuple[Raw, int]:
         written: list[bytes] = []
         size = 0
         for entry in list(merged.entries.values())[start : start + PAGE]:
             source, shown = entry.source, entry.shown
-            if kind is RESOURCES and len(owners.claimants(entry.name)) > 1:
+            if kind is RESOURCES and shown == entry.name and not source.ui and len(of.owners.claimants(entry.name)) > 1:
                 shown = address_of(entry.backend, entry.name)
             is_stale = self._offered[entry.backend].is_stale
-            definition = front_definition(
-                source.members, kind, shown, entry.backend, is_stale=is_stale, flags=source.flags
-            )
+            members = source.members
+            if kind is TOOLS and source.ui and (uris := of.ui.shown_by(entry.backend)) is not None:
+                members = with_uris(members, uris)
+            definition = front_definition(members, kind, shown, entry.backend, is_stale=is_stale, flags=source.flags)
+            if kind is TOOLS and entry.backend in self._deferring:
+                definition["execution"] = _MAY_DEFER
             written.append(for_revision(revision, kind, definition))
             size += len(written[-1])
             if size >= PAGE_BYTES:
@@ -333,10 +446,23 @@ class Catalogue:
         return Raw(b"[%b]" % b",".join(written)), start + len(written)
 
 
+def _differs(kind: Kind, before: Mapping[str, BackendPart], after: Mapping[str, BackendPart]) -> bool:
+    """Whether backends have other lists of a kind, or are others."""
+    if list(before) != list(after):
+        return True
+    return any(
+        part.listing.get(kind.member) is not before[name].listing.get(kind.member) for name, part in after.items()
+    )
+
+
 def _log_collisions(before: MergedLists, after: MergedLists) -> None:
     """Name resources that several backends list from now on: one of them, and how many there are."""
     listed, known = after.owners.listed, before.owners.listed
-    contested = [uri for uri, backends in listed.items() if len(backends) > 1 >= len(known.get(uri, ()))]
+    contested = [
+        uri
+        for uri, backends in listed.items()
+        if len(backends) > 1 >= len(known.get(uri, ())) and not uri.startswith(SKILL_SCHEME)  # these are told apart
+    ]
     if contested:
         first = contested[0]
         log.warning(

@@ -20,6 +20,10 @@ class CircuitState(Enum):
     """Lost too often: requests fail at once, until the time has come to try once more."""
     TRIED = "tried"
     """The one attempt after that is under way."""
+    ASLEEP = "asleep"
+    """Not running, as nothing needs it: the next request starts it."""
+    WAKING = "waking"
+    """Being started for a request."""
     ENDED = "ended"
 
 
@@ -40,7 +44,12 @@ class Circuit:
     @property
     def may_wait(self) -> bool:
         """Whether it may be up in a moment, so that a request had better wait than fail."""
-        return self.state in (CircuitState.STARTING, CircuitState.RESTARTING)
+        return self.rests or self.state in (CircuitState.STARTING, CircuitState.RESTARTING)
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is not running since nothing needed it: as good as up to clients."""
+        return self.state in (CircuitState.ASLEEP, CircuitState.WAKING)
 
     @property
     def is_news(self) -> bool:

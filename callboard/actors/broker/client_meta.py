@@ -9,8 +9,9 @@ from msgspec import Raw
 
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.terms import Terms
-from callboard.codecs.bridge.askable import Signature, declared_by, signature_of
+from callboard.codecs.bridge.askable import Signature, declared_by
 from callboard.codecs.bridge.params import carried_meta
+from callboard.codecs.bridge.transparent import Transparent
 from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import LATEST, Implementation, Revision, declares, meta, write
 from callboard.codecs.routing import MAX_REMEMBERED, Route
@@ -27,7 +28,9 @@ class ClientMeta:
 
     agreed: Agreed
     info: Implementation
+    transparent: Transparent = attrs.field(factory=Transparent)
     _known: dict[Hashable, Raw] = attrs.field(factory=dict, init=False)
+    _known_of: int = attrs.field(default=0, init=False)  # what crossed when they were written
 
     def of(self, terms: Terms, route: Route) -> Mapping[str, Raw] | Raw:
         """For a request of a client. To a legacy backend, nothing is said of clients: it knows them by the
@@ -39,8 +42,11 @@ class ClientMeta:
             key = route.said  # a modern client says the same with every request, and all of it there
             is_usual = len(route.said) <= MAX_REMEMBERED
         else:
-            key = signature_of(terms.capabilities), bytes(terms.written_info or b""), terms.log_level
+            key = self.transparent.signature_of(terms.capabilities), bytes(terms.written_info or b""), terms.log_level
             is_usual = route.meta.keys() <= _TOKEN
+        if self._known_of != self.transparent.version:
+            self._known.clear()
+            self._known_of = self.transparent.version
         known = self._known.get(key) if is_usual else None
         if known is None:
             known = raw(self._written(terms, route.meta))
@@ -55,7 +61,7 @@ class ClientMeta:
         spoken = {
             **carried_meta(front),
             meta.PROTOCOL_VERSION: _version(revision),
-            meta.CLIENT_CAPABILITIES: written_capabilities(revision, signature_of(terms.capabilities)),
+            meta.CLIENT_CAPABILITIES: written_capabilities(revision, self.transparent.signature_of(terms.capabilities)),
             meta.CLIENT_INFO: front.get(meta.CLIENT_INFO) or terms.written_info or self._written_info,
         }
         if terms.log_level is not None and declares(self.agreed.capabilities, "logging"):

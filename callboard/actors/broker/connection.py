@@ -13,7 +13,7 @@ from msgspec import Raw
 from trio.lowlevel import ParkingLot
 
 from callboard.actors.broker.client_meta import ClientMeta, written_capabilities
-from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease, are_of_one_client, is_one_session
+from callboard.actors.broker.leases import ConnectionKey, Lease, are_of_one_client, is_one_session
 from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
 from callboard.actors.broker.visits import UrlVisits
 from callboard.actors.client.answerer import question_bytes
@@ -27,7 +27,8 @@ from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import LEVELS, Exchange
 from callboard.actors.shares import Shares
-from callboard.codecs.bridge.askable import Signature, declared_by
+from callboard.codecs.bridge.askable import Signature, declared_by, words_for
+from callboard.codecs.bridge.transparent import Transparent
 from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
@@ -72,6 +73,7 @@ class BackendConnection(Actor[Never]):
     on_end: Callable[["BackendConnection"], None]
     roots: tuple[str, ...] = ()
     wait_change: WaitChange | None = None
+    transparent: Transparent = attrs.field(factory=Transparent)
     asked: Shares = attrs.field(factory=question_bytes)
     """Bytes of what the backend asks, on all its connections."""
     uses: dict[Lease, None] = attrs.field(factory=dict, init=False)
@@ -84,6 +86,8 @@ class BackendConnection(Actor[Never]):
     account: str = attrs.field(default="", init=False)
     """The account that it was opened for; none of the shared one."""
     used: float = attrs.field(default=0.0, init=False)
+    notes_use: bool = attrs.field(default=True, init=False)
+    """Whether it matters when it was used last. A connection that stays in any case does without."""
     is_taken_away: bool = attrs.field(default=False, init=False)
     """Whether others needed it more than requests that waited for their clients."""
     failure: CallboardError | None = attrs.field(default=None, init=False)
@@ -106,7 +110,7 @@ class BackendConnection(Actor[Never]):
             async with trio.open_nursery() as nursery:
                 async with self.reach(lambda link: self._begin(link, nursery)) as (conversation, agreed):
                     self._conversation, self._agreed = conversation, agreed
-                    self._metas = ClientMeta(agreed, self.info)
+                    self._metas = ClientMeta(agreed, self.info, self.transparent)
                     if conversation.link.lost:
                         self.retire()
                     await self._listen(conversation, agreed, nursery)
@@ -131,7 +135,7 @@ class BackendConnection(Actor[Never]):
         return {
             "revision": "none" if self._agreed is None else self._agreed.revision.value,
             "in_flight": len(self.uses),
-            "can_be_asked": ", ".join(sorted(self.key.signature)) or "nothing",
+            "can_be_asked": words_for(self.key.signature) or "nothing",
             "ignored": self.ignored,
         }
 
@@ -249,14 +253,14 @@ class BackendConnection(Actor[Never]):
 
     def begin(self, use: Lease) -> None:
         self.uses[use] = None
-        if self.key is not SHARED:  # which stays in any case
+        if self.notes_use:
             self.used = trio.current_time()
         if use.may_ask:
             self._asked.unpark_all()
 
     def end(self, use: Lease) -> None:
         self.uses.pop(use, None)
-        if self.key is not SHARED:
+        if self.notes_use:
             self.used = trio.current_time()
 
     def retire(self) -> None:

@@ -1,7 +1,7 @@
 """One request on its way through the broker: to its backend, and its answer back, between any two eras."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -11,12 +11,13 @@ from msgspec import Raw
 
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.connection import BackendConnection
+from callboard.actors.broker.custom_told import tell_exchange
 from callboard.actors.broker.hints import hint_for, is_failed, with_hint
 from callboard.actors.broker.input_bridge import MAX_ROUNDS, InputBridge, InputRefused
 from callboard.actors.broker.leases import Lease
 from callboard.actors.broker.logins import have_login
 from callboard.actors.client.conversation import Patience
-from callboard.actors.client.hearer import OnQuestion
+from callboard.actors.client.hearer import OnChange, OnQuestion
 from callboard.actors.frames import error_type
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.observer import CANCELLED, TOOL_ERROR, Observer
@@ -24,7 +25,11 @@ from callboard.actors.server.reply_slot import ReplySlot, has_failed
 from callboard.actors.server.spans import BackSpan, TraceHeaders
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
+from callboard.actors.undo import undo_unless_done
+from callboard.codecs.bridge.apps import ShownUri, result_with_uris
+from callboard.codecs.bridge.capped import cap_call, size_of_result
 from callboard.codecs.bridge.errors import front_error
+from callboard.codecs.bridge.hidden import HiddenArguments
 from callboard.codecs.bridge.params import back_params
 from callboard.codecs.bridge.results import Crossing, Forwarded, asks, front_result
 from callboard.codecs.bridge.shapes import UnfitResult
@@ -33,9 +38,12 @@ from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import LATEST, METHODS, CallToolResult, Model, TextContent
 from callboard.codecs.routing import Route
+from callboard.codecs.state import STATE_TTL
 from callboard.errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
+    INVALID_PARAMS,
+    RESOURCE_NOT_FOUND,
     URL_ELICITATION_REQUIRED,
     BackendGone,
     BackendRefused,
@@ -48,6 +56,7 @@ from callboard.errors import (
     NotAuthorized,
     Overloaded,
     RequestTimedOut,
+    ResourceNotFound,
     SessionGone,
     TooManyRounds,
 )
@@ -66,15 +75,28 @@ class ForwardTarget:
     backend: Backend
     renamed: Mapping[str, Raw] = attrs.field(factory=dict)
     headers: HeaderMap = NO_HEADERS
-    """The members that are repeated in HTTP headers, as far as they are known."""
+    """The members that are repeated in HTTP headers to the backend, as far as they are known."""
+    front_headers: HeaderMap = NO_HEADERS
+    """The same, of what the client says."""
+    hidden: HiddenArguments | None = None
+    """Arguments that are the broker's, and not the client's."""
     find_headers: Callable[[], HeaderMap] | None = lambda: NO_HEADERS
     """The same, for when the lists have been read anew; none if they have been for this request."""
+    find_again: "Callable[[ForwardTarget], ForwardTarget] | None" = None
+    """The same tool as this one, for when its backend was started for the call. Raises if it may not be called any
+    more."""
     uri: str | None = None
+    asked: str | None = None
+    """The URI that the client named, of a skill that has another one there: it is told of no other."""
     may_repeat: bool = False
     may_share: bool = True
     """Whether any client may be given the result that one got, if the backend says so and is trusted."""
     must_defer: bool = False
     """Whether it can only be had as a task."""
+    guarded: str = ""
+    """The name of a tool that rules go by."""
+    shown_uri: ShownUri | None = None
+    """How clients know the `ui://` URIs of the backend; None if each is shown as it is."""
 
 
 class Forward(Lease):
@@ -171,9 +193,14 @@ class Forward(Lease):
     async def take(self) -> BackendConnection:
         """The connection to ask on, if that was not to be had at once. Raises as `Backend.take` does."""
         backend, method = self.to.backend, self.request.method
+        was_up, find_again = backend.is_up, self.to.find_again  # another call may start it while a user logs in
         if backend.personal is not None and (login := backend.personal.login) is not None:
             await have_login(backend.name, login, self.terms, self.exchange, method)
-        return await backend.take(self.terms, self.exchange, method, self)
+        connection = await backend.take(self.terms, self.exchange, method, self)
+        if not was_up and find_again is not None:  # it may list other tools than it did before
+            with undo_unless_done(lambda: backend.give_back(connection, self)):
+                self.to = find_again(self.to)
+        return connection
 
     def _failure(self, error: CallboardError) -> CallboardError:
         """What went wrong, as the client is told."""
@@ -201,11 +228,23 @@ class Forward(Lease):
     def _refused(self, error: HttpRefused) -> CallboardError:
         backend = self.to.backend
         if isinstance(error.error, ErrorResponse):
-            back = self.connection.revision
-            return front_error(self.terms.revision, back, self.request.method, error.error, self.to.uri)
+            return self._front_error(error.error)
         if error.status in (401, 403):
             return _ours(INTERNAL_ERROR, f"{backend.name}: HTTP {error.status}", "upstream auth", backend)
         return BackendGone(f"{backend.name}: HTTP {error.status}", backend=backend.name)
+
+    def _front_error(self, error: ErrorResponse) -> BackendRefused:
+        """An error of the backend, as the client gets it. Raises `ResourceNotFound` for a skill's file that there is
+        not: as for one that the client may not know of."""
+        asked, codes = self.to.asked, (RESOURCE_NOT_FOUND, INVALID_PARAMS)
+        if asked is not None and error.code in codes:
+            raise ResourceNotFound(asked)
+        back = self.connection.revision
+        return front_error(self.terms.revision, back, self.request.method, error, self.to.uri)
+
+    @property
+    def on_custom(self) -> OnChange | None:  # type: ignore[override]  # without a client there is none
+        return None if self.exchange is None else partial(tell_exchange, self.to.backend, self.exchange)
 
     @property
     def on_question(self) -> OnQuestion | None:
@@ -253,16 +292,15 @@ class Forward(Lease):
             await self.to.backend.refresh_now()  # what it wants repeated is another now
             self.to = attrs.evolve(self.to, headers=self.to.find_headers(), find_headers=None)
         elif not await self._visits_first(answer):
-            refused = front_error(
-                self.terms.revision, self.connection.revision, self.request.method, answer, self.to.uri
-            )
+            refused = self._front_error(answer)
             hint = self._hint(answer.message.encode())
             raise BackendRefused(refused.error_code, f"{refused} ({hint})", refused.data) if hint else refused
         return None
 
     @property
     def _may_be_asked(self) -> bool:
-        return LATEST in METHODS[self.request.method].may_ask
+        row = METHODS.get(self.request.method)
+        return row is not None and LATEST in row.may_ask
 
     @property
     def _asking(self) -> InputBridge:
@@ -275,6 +313,8 @@ class Forward(Lease):
         connection, exchange = self.connection, self.exchange
         params = self.request.members
         body = back_params(params, self.to.renamed)
+        if self.to.hidden is not None:
+            body["arguments"] = self.to.hidden.put_into(params)
         if meta := self.traced(connection.metas.of(self.terms, self.route)):
             body["_meta"] = meta
         if "inputResponses" in params and connection.revision.dialect.asks_in_results:
@@ -302,6 +342,8 @@ class Forward(Lease):
     async def _visits_first(self, answer: ErrorResponse) -> bool:
         """Whether the backend wants the user somewhere else before, and a modern client has been sent there."""
         is_meant = answer.code == URL_ELICITATION_REQUIRED and self._may_be_asked
+        if is_meant:
+            self.to.backend.sleep.keep_awake(STATE_TTL)  # the page may be one of this very process
         front, back = self.terms.revision.dialect, self.connection.revision.dialect
         if not is_meant or back.asks_in_results or not front.asks_in_results:
             return False
@@ -314,11 +356,24 @@ class Forward(Lease):
         front = self.terms.revision if self.exchange is None else self.exchange.slot.terms.revision
         crossing = _crossing(front, connection.revision, backend.name, backend.settings.trusted and self.to.may_share)
         keeps = not self._is_retry and (self._bridge is None or not self._bridge.has_asked)
+        if (limit := backend.settings.max_result) is not None and size_of_result(result) > limit:
+            result = self._capped(result, limit, method or self.request.method)
+        if self.to.shown_uri is not None:
+            result = result_with_uris(result, self.to.shown_uri)
         answer = front_result(crossing, method or self.request.method, result, keeps=keeps)
         if "isError" in result and is_failed(result) and isinstance(answer, Forwarded):
             hint = self._hint(bytes(result.get("content", b"")))
             return with_hint(answer, hint) if hint else answer
         return answer
+
+    def _capped(self, result: Members, limit: int, method: str) -> Members:
+        """A result that is larger than its backend's may be. Raises `BackendRefused` for one that cannot be cut."""
+        backend, size = self.to.backend, size_of_result(result)
+        self.connection.note("result_too_large", method=method, name=self.route.name, size=size, limit=limit)
+        if method == "tools/call":
+            return cap_call(result, limit, backend.name)
+        told = f"{backend.name}: the result has {size} bytes, and this broker passes on at most {limit}"
+        raise _ours(INTERNAL_ERROR, told, "result_too_large", backend)
 
     def _hint(self, said: bytes) -> str:
         """A hint for the operator about an error, if there is one. It is in the log, too."""

@@ -35,6 +35,7 @@ from callboard.codecs.revisions import (
 from callboard.codecs.revisions.convert import read_form
 from callboard.codecs.revisions.elicitation import URLElicitationRequiredData
 from callboard.codecs.revisions.inputs import InputRequest, InputRequests
+from callboard.codecs.state import STATE_TTL
 from callboard.errors import INTERNAL_ERROR, BackendRefused, InvalidRequest, InvalidState, MissingCapability, PeerError
 from callboard.supervisor.groups import own_nursery
 
@@ -93,6 +94,7 @@ class InputBridge:
         members: dict[str, Any] = dict(result)
         crossing = Crossing(self.terms.revision, self.connection.revision, self.backend.name)
         members["_meta"] = front_meta(crossing, result.get("_meta"))
+        self.backend.sleep.keep_awake(STATE_TTL)  # also without a state: a user may be on the way to its own page
         if "requestState" in result and self.exchange is not None:
             payload = msgspec.json.encode((self.backend.name, self._state(result)))
             members["requestState"] = raw(await self.exchange.parking.wrap(self.exchange, payload))
@@ -134,12 +136,7 @@ class InputBridge:
 
         Raises `InputRefused`; `BackendRefused` for a backend that asks what it was told it cannot.
         """
-        wanted = self._read(result)
-        try:
-            self._check_declared(wanted)
-        except MissingCapability as error:
-            self.connection.note("question_undeclared", reason=str(error))
-            raise BackendRefused(INTERNAL_ERROR, f"{self.backend.name}: {error}", {"origin": "broker"}) from None
+        wanted = self.questions(result)
         body.pop("inputResponses", None)
         body.pop("requestState", None)
         if "requestState" in result:
@@ -169,7 +166,22 @@ class InputBridge:
                 nursery.start_soon(one, key, request)
         return answers
 
-    async def _answer(self, key: str, request: InputRequest) -> Model:
+    def questions(self, result: Members) -> Mapping[str, InputRequest]:
+        """The questions of a modern backend. Raises `BackendRefused`, also for one that it was told it cannot ask."""
+        wanted = self._read(result)
+        try:
+            self._check_declared(wanted)
+        except MissingCapability as error:
+            self.connection.note("question_undeclared", reason=str(error))
+            raise BackendRefused(INTERNAL_ERROR, f"{self.backend.name}: {error}", {"origin": "broker"}) from None
+        return wanted
+
+    async def answer_one(self, key: str, request: InputRequest) -> Model:
+        """Ask the client one question of a task, by its own key. Raises `InputRefused`."""
+        self.has_asked = True
+        return await self._answer(key, request, its_own=key)
+
+    async def _answer(self, key: str, request: InputRequest, its_own: str | None = None) -> Model:
         params = _params(request)
         if self.exchange is None:
             raise InputRefused(
@@ -179,7 +191,9 @@ class InputBridge:
             return ElicitResult(action="accept")
         ours = secrets.token_urlsafe(12)
         try:
-            answer = await ask_client(self.exchange, request.method, params, self.connection.note, elicitation_id=ours)
+            answer = await ask_client(
+                self.exchange, request.method, params, self.connection.note, elicitation_id=ours, key=its_own
+            )
         except BackendRefused as refused:
             if request.method == "elicitation/create":
                 return ElicitResult(action="cancel")

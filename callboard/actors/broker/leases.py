@@ -11,7 +11,7 @@ from callboard.actors.client.hearer import OnChange, OnLog, OnQuestion
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.server.spans import TraceHeaders
-from callboard.codecs.bridge.askable import NOTHING, Signature
+from callboard.codecs.bridge.askable import NOTHING, Signature, askable
 from callboard.codecs.caller import ANYBODY, Caller, caller_of_key
 from callboard.codecs.revisions import ProgressNotificationParams
 
@@ -36,7 +36,8 @@ def sharer(share: Share, principal: str) -> Hashable:
 
 @attrs.frozen
 class ConnectionKey:
-    """The account of a connection to a legacy backend, and the questions that its clients can answer."""
+    """The account of a connection to a legacy backend, the questions that its clients can answer, and what they
+    declare beside."""
 
     who: Hashable = EVERYBODY
     signature: Signature = NOTHING
@@ -46,6 +47,11 @@ class ConnectionKey:
     """What of its caller went to a backend that gets something of each caller's own: see `CallerReach`."""
     caller: Caller | None = attrs.field(default=None, eq=False, repr=False)
     """Whom it was opened for there."""
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether its clients can answer any question."""
+        return bool(askable(self.signature))
 
     @property
     def is_of_one_client(self) -> bool:
@@ -64,6 +70,7 @@ class Lease:
     __slots__ = ("exchange", "may_ask", "principal", "task")
 
     on_told: OnChange | None = None
+    on_custom: OnChange | None = None
     trace_headers: TraceHeaders = ()
 
     def __init__(self, exchange: Exchange | None = None, principal: str = ANYBODY, *, may_ask: bool = False) -> None:

@@ -6,6 +6,7 @@ and in bytes, and passes the guard of definitions before any client sees it.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -16,6 +17,7 @@ from msgspec import UNSET, Raw
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import EVERYBODY
 from callboard.actors.client.conversation import Patience
+from callboard.actors.client.negotiate import Agreed
 from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.bridge.definitions import KINDS, PROMPTS, TOOLS, Kind
 from callboard.codecs.bridge.guard import (
@@ -23,11 +25,11 @@ from callboard.codecs.bridge.guard import (
     Definition,
     Examined,
     Refused,
-    examine_all,
     part_twins,
     read_list,
 )
 from callboard.codecs.bridge.names import foresee
+from callboard.codecs.bridge.overrides import NO_OVERRIDES, ToolOverride, examine_overridden
 from callboard.codecs.bridge.tasks import runs_tasks
 from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import declares
@@ -92,6 +94,8 @@ CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _ALL: Final = tuple(kind.member for kind in KINDS)
 
+ExamineAll: TypeAlias = Callable[[Kind, list[bytes]], list[Examined]]
+
 Listing: TypeAlias = Mapping[str, Sequence[Definition]]
 """The lists of one backend."""
 
@@ -148,6 +152,7 @@ class BackendLists:
     timeout: float
     on_change: Callable[[], None]
     """Called when some lists are others than before: `take_news` has them."""
+    overrides: Mapping[str, ToolOverride] = NO_OVERRIDES
     lists: dict[str, BackendList] = attrs.field(
         factory=lambda: {kind.member: BackendList(kind) for kind in KINDS}, init=False
     )
@@ -162,15 +167,18 @@ class BackendLists:
         return self.lists[kind.member].is_read
 
     async def watch(
-        self, connection: BackendConnection, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        connection: BackendConnection,
+        is_strict: bool = False,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Read all lists, and from then on what has changed, over and over. Started when all were read, or tried, or
-        have had their time.
+        have had their time. *is_strict*: tools that an earlier process listed are none of this one's until it says so.
 
         Raises `ConnectionLost` if the connection ends before that.
         """
         self._is_first = True
-        self._expect(connection)
+        self.expect(connection.agreed)
         async with trio.open_nursery() as nursery:
             for one in self.lists.values():
                 one.dirty.set()
@@ -179,8 +187,14 @@ class BackendLists:
             with trio.move_on_after(FIRST_LISTS):
                 for one in list(self.lists.values()):
                     await one.tried.wait()
+            tools = self.lists[TOOLS.member]
+            if is_strict and tools.definitions:
+                with trio.move_on_after(self.timeout):
+                    await tools.tried.wait()
             if connection.is_lost:
                 raise ConnectionLost(connection.lost)
+            if is_strict and (tools.failure is not None or not tools.tried.is_set()):
+                tools.definitions, tools.is_read = (), False
             self._is_first = False
             for one in self.lists.values():
                 one.tried = trio.Event() if one.tried.is_set() else one.tried
@@ -218,9 +232,20 @@ class BackendLists:
             self._spoke = None
             self.refresh()
 
-    def _expect(self, connection: BackendConnection) -> None:
+    @property
+    def without(self) -> Sequence[str]:
+        """Members that mean nothing at this server."""
+        return () if self._may_defer else ("execution",)
+
+    def take_kept(self, kind: Kind, page: Sequence[bytes], examined: Sequence[Examined]) -> None:
+        """A list as it was when the server ran last."""
+        one = self.lists[kind.member]
+        one.known, one.size, one.is_read = dict(zip(page, examined, strict=True)), sum(map(len, page)), True
+        one.definitions, _ = part_twins(list(one.known.values()))
+
+    def expect(self, agreed: Agreed) -> None:
         """A tool that runs as a task is one only at a server that runs tasks: another one's is shown without that."""
-        may_defer = runs_tasks(connection.agreed.revision, connection.agreed.capabilities)
+        may_defer = runs_tasks(agreed.revision, agreed.capabilities)
         if may_defer is not self._may_defer:
             self._may_defer = may_defer
             self.lists[TOOLS.member].known.clear()
@@ -309,11 +334,11 @@ class BackendLists:
         """
         one = reading.of
         try:
-            await reading.run(without=() if self._may_defer else ("execution",))
+            await reading.run(self.without, self.overrides)
         finally:
             one.incoming = 0
         kept, refused = part_twins(reading.found)
-        self._log(one, reading, refused)
+        self._log(one, reading, [*refused, *(Refused(each.name, each.withheld) for each in kept if each.withheld)])
         is_same = one.is_read and len(kept) == len(one.definitions)
         is_same = is_same and all(new is old for new, old in zip(kept, one.definitions, strict=True))
         one.known, one.size, one.is_read = reading.known, reading.size, True
@@ -371,7 +396,7 @@ class ListReading:
     def kind(self) -> Kind:
         return self.of.kind
 
-    async def run(self, without: Sequence[str] = ()) -> None:
+    async def run(self, without: Sequence[str] = (), overrides: Mapping[str, ToolOverride] = NO_OVERRIDES) -> None:
         """Read all; nothing if the backend has no such list. Raises `ServerRefused`, `BadAnswer`, `ConnectionLost`."""
         if not _has(self.connection, self.kind):
             return
@@ -379,7 +404,7 @@ class ListReading:
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
             entries, cursor = await self._page(cursor)
-            await self._take(entries, without)
+            await self._take(entries, partial(examine_overridden, without=without, overrides=overrides))
             if cursor is None or self.cut:
                 return
             if cursor in seen or len(cursor) > MAX_CURSOR:
@@ -406,7 +431,7 @@ class ListReading:
         except msgspec.MsgspecError:
             raise BadAnswer(f"{kind.method}: cursor is not a string") from None
 
-    async def _take(self, entries: Sequence[Raw], without: Sequence[str]) -> None:
+    async def _take(self, entries: Sequence[Raw], examine_all: ExamineAll) -> None:
         """Keep the definitions of one page: as copies, not as views of the frame that they came in."""
         page: list[bytes] = []
         before = self.of.known
@@ -428,7 +453,7 @@ class ListReading:
         self.of.incoming = self.size
         shared = self.shared
         await self._examine(
-            [data for data in page if data not in shared and data not in before and data not in self.known], without
+            [data for data in page if data not in shared and data not in before and data not in self.known], examine_all
         )
         for data in page:
             examined = shared.get(data)
@@ -439,7 +464,7 @@ class ListReading:
             if len(data) > MAX_DEFINITION:  # told apart by its length alone: nothing to be remembered
                 self.known.pop(data, None)
 
-    async def _examine(self, fresh: list[bytes], without: Sequence[str]) -> None:
+    async def _examine(self, fresh: list[bytes], examine_all: ExamineAll) -> None:
         kind, at = self.kind, 0
         while at < len(fresh):
             part: list[bytes] = []
@@ -450,17 +475,17 @@ class ListReading:
                     size += len(fresh[at])
                 at += 1
             if size <= INLINE:
-                examined = examine_all(kind, part, without)
+                examined = examine_all(kind, part)
             else:
                 examined = await trio.to_thread.run_sync(
-                    _examine_in_thread, self.connection.backend, kind, part, without
+                    _examine_in_thread, self.connection.backend, kind, part, examine_all
                 )
             self.fresh += examined
             self.known.update(zip(part, examined, strict=True))
 
 
-def _examine_in_thread(backend: str, kind: Kind, part: list[bytes], without: Sequence[str]) -> list[Examined]:
-    examined = examine_all(kind, part, without)
+def _examine_in_thread(backend: str, kind: Kind, part: list[bytes], examine_all: ExamineAll) -> list[Examined]:
+    examined = examine_all(kind, part)
     if kind in (TOOLS, PROMPTS):
         foresee(backend, [one.name for one in examined if isinstance(one, Definition)])
     return examined

@@ -61,7 +61,11 @@ async def have_login(backend: str, logins: CallerLogin, terms: Terms, exchange: 
 async def _ask_for_login(
     backend: str, logins: CallerLogin, caller: Caller, terms: Terms, exchange: Exchange | None, method: str
 ) -> None:
-    can_ask = LATEST in METHODS[method].may_ask and "elicitation.url" in signature_of(terms.capabilities)
+    can_ask = (
+        method in METHODS
+        and LATEST in METHODS[method].may_ask
+        and "elicitation.url" in signature_of(terms.capabilities)
+    )
     ids = terms.revision.dialect.has_elicitation_ids
     for _ in range(LOGIN_ROUNDS):
         url, ours, message = await logins.begin(caller), secrets.token_urlsafe(12), f"Log in to {backend}"

@@ -1,34 +1,38 @@
 """All backends as one server: what the broker's host offers to its clients."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import attrs
-import msgspec
 import trio
 from msgspec import UNSET
 
 from callboard.actors.broker.approved import approved_at
-from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.backend import Backend, OnCustom
+from callboard.actors.broker.capabilities import capabilities_of, instructions_of, with_tasks
 from callboard.actors.broker.catalogue import Catalogue
-from callboard.actors.broker.forward import Forward, ForwardTarget
+from callboard.actors.broker.custom import CustomMethods
+from callboard.actors.broker.forward import Forward
 from callboard.actors.broker.listing import Listing
-from callboard.actors.broker.merging import MergedEntry
-from callboard.actors.broker.owners import Knows
-from callboard.actors.broker.tasks import Tasks
+from callboard.actors.broker.policy import ServerChoice
+from callboard.actors.broker.routes import BrokerRoutes, knows_of
+from callboard.actors.broker.skills import BrokeredSkills
+from callboard.actors.broker.tasks import BrokeredTasks, sees_through
 from callboard.actors.broker.views import VIEW_WAIT, ListView
-from callboard.actors.broker.visible import GUARDED
 from callboard.actors.changes import ListName
+from callboard.actors.frames import Outcome
 from callboard.actors.rules import HIDDEN, OPEN, AccessRules, CallerView, Decision, Gate
 from callboard.actors.server.exchange import Exchange, Handler
-from callboard.actors.server.host import Instant
+from callboard.actors.server.extensions import AddedMethod
+from callboard.actors.server.offer import Instant
+from callboard.actors.server.task_store import TaskStore
 from callboard.actors.terms import modern_terms
-from callboard.codecs.bridge.askable import NOTHING, Signature, signature_of
+from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.bridge.definitions import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
-from callboard.codecs.bridge.names import SEPARATOR
 from callboard.codecs.bridge.results import COMPLETE, Forwarded
-from callboard.codecs.bridge.tasks import must_defer, runs_tasks
+from callboard.codecs.bridge.transparent import Transparent
 from callboard.codecs.caller import ANONYMOUS, Caller
 from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
@@ -37,23 +41,13 @@ from callboard.codecs.revisions import (
     ALL,
     DiscoverResult,
     Implementation,
-    ListChangedCapability,
     Model,
     PaginatedRequestParams,
-    ResourcesCapability,
     Revision,
     ServerCapabilities,
-    ServerTaskRequests,
-    ServerTasksCapability,
-    ToolTaskRequests,
-    UnsetType,
-    declares,
 )
 from callboard.codecs.routing import Route
-from callboard.errors import DefinitionChanged, InvalidParams, PeerError, ResourceNotFound
-
-MAX_INSTRUCTIONS: Final = 16_384
-"""Characters of all backends' instructions together."""
+from callboard.errors import CallboardError, InvalidParams, PeerError, RequestFailed, ResourceNotFound
 
 _LISTS: Final[Mapping[str, ListName]] = {
     "tools": "tools",
@@ -78,39 +72,97 @@ class BrokerOffer:
     catalogue: Catalogue
     revisions: frozenset[Revision] = ALL
     on_lists: OnLists = attrs.field(default=lambda *_: None)
-    backends: dict[str, Backend] = attrs.field(factory=dict, init=False)
-    tasks: Tasks = attrs.field(factory=Tasks, init=False)
+    transparent: Transparent = attrs.field(factory=Transparent)
+    routes: BrokerRoutes = attrs.field(
+        default=attrs.Factory(lambda self: BrokerRoutes(self.catalogue), takes_self=True), init=False
+    )
+    tasks: BrokeredTasks = attrs.field(factory=BrokeredTasks)
+    choice: ServerChoice | None = None
+    narrowed: "dict[str, BrokerOffer]" = attrs.field(factory=dict, init=False)
+    """Offers of some of the servers, by the paths that they are at. They follow this one."""
     instructions: str | None = attrs.field(default=None, init=False)
     instant: Mapping[str, Instant] = attrs.field(init=False)
     handlers: Mapping[str, Handler] = attrs.field(init=False)
+    added: CustomMethods = attrs.field(init=False)
+    on_custom: OnCustom = attrs.field(default=lambda *_: None, init=False)
+    """Told of notifications of backends that the specification does not have."""
     _capabilities: ServerCapabilities = attrs.field(init=False)
-    _tools: dict[str, ForwardTarget] = attrs.field(factory=dict, init=False)  # those that were called
-    _tools_of: int = attrs.field(default=0, init=False)  # the version of the catalogue that they were found in
+    _modern: ServerCapabilities = attrs.field(init=False)
+    _around: "Around | None" = attrs.field(default=None, init=False)
+    _skills: Mapping[str, AddedMethod] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._capabilities = _union([])
-        self.instant = {"server/discover": self._discover, **{kind.method: self._lister(kind) for kind in KINDS}}
-        self.handlers = {
-            **dict.fromkeys(_FORWARDED, self._forward),
-            **{kind.method: self._lister_that_looks(kind) for kind in KINDS},
-            **self.tasks.handlers(),
-        }
+        self.added = CustomMethods(self.routes)
+        self._skills = dict(BrokeredSkills(self.routes, self.catalogue).methods())
+        self.added.update(self._skills)
+        self._capabilities = self._modern = capabilities_of([], self.transparent)
+        self.intercept(None)
+
+    def intercept(self, around: "Around | None") -> None:
+        """Have all requests and lists go through what *around* puts around their handlers. None: through nothing."""
+        self._around = around
+        self.instant = {"server/discover": self._discover}
+        self.handlers = {**dict.fromkeys(_FORWARDED, self._forward), **self.tasks.handlers()}
+        listers = {kind.method: self._lister(kind) for kind in KINDS}
+        waiting = {kind.method: self._lister_that_looks(kind) for kind in KINDS}
+        if around is None:
+            self.instant = {**self.instant, **listers}
+            self.handlers = {**self.handlers, **waiting}
+        else:
+            lists = {name: _either(instant, waiting[name]) for name, instant in listers.items()}
+            layered = {name: around(self, handler) for name, handler in {**self.handlers, **lists}.items()}
+            self.handlers = {**layered, "tools/call": self._call_through(layered["tools/call"])}
+        for one in self.narrowed.values():
+            one.intercept(around)
+
+    @property
+    def backends(self) -> dict[str, Backend]:
+        """The backends by name, in the order of the configuration."""
+        return self.routes.backends
+
+    @backends.setter
+    def backends(self, those: dict[str, Backend]) -> None:
+        self.routes.backends = those
+
+    def find_resource(
+        self, uri: str, signature: Signature = NOTHING, view: CallerView | None = None
+    ) -> tuple[Backend, str]:
+        """As `BrokerRoutes.find_resource`."""
+        return self.routes.find_resource(uri, signature, view)
 
     # What the host asks.
 
-    def capabilities(self, _: Revision) -> ServerCapabilities:
-        return self._capabilities
+    @property
+    def task_store(self) -> TaskStore:
+        return self.tasks.store
+
+    def capabilities(self, revision: Revision) -> ServerCapabilities:
+        return self._modern if revision.dialect.has_extensions else self._capabilities
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         if method != "tools/call":
             return NO_HEADERS
-        if (known := self._called(route.name or "")) is not None:
-            return known.headers
-        return self._headers(route.name or "", self._signature_in(route) if self.catalogue.tells_apart else NOTHING)
+        if (known := self.routes.called(route.name or "")) is not None:
+            return known.front_headers
+        return self.routes.headers(
+            route.name or "", self._signature_in(route) if self.catalogue.tells_apart else NOTHING
+        )
 
     def owner_of(self, method: str, name: str) -> str | None:
-        found = self.catalogue.shown(TOOLS if method == "tools/call" else PROMPTS).get(name)
+        found = self.routes.tool(name) if method == "tools/call" else self.catalogue.shown(PROMPTS).get(name)
         return None if found is None else found.backend
+
+    def rule_name(self, method: str, name: str, exchange: Exchange | None = None) -> str:
+        if method != "tools/call":
+            entry = self.catalogue.shown(PROMPTS).get(name)
+        elif exchange is None:
+            entry = self.routes.tool(name)
+        else:
+            try:
+                return self._forwarding(exchange).to.guarded
+            except CallboardError:  # it is answered so when its turn comes
+                return name
+        return name if entry is None else entry.guarded
 
     def offered(self) -> Iterator[tuple[str, str, str]]:
         for kind, method in ((TOOLS, "tools/call"), (PROMPTS, "prompts/get")):
@@ -121,16 +173,16 @@ class BrokerOffer:
 
     def guard(self, exchange: Exchange) -> None:
         request, route, terms, view = exchange.request, exchange.route, exchange.terms, _view(exchange)
-        signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
+        signature = self.transparent.signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
         if request.method == "tools/call":
-            self._of_tool(route.name or "", signature, view)
+            self.routes.of_tool(route.name or "", signature, view)
         elif request.method in _FORWARDED:
-            self._destination(request, route, signature, view)
+            self.routes.destination(request, route, signature, view)
 
     def decide_resource(self, rules: AccessRules, caller: Caller, uri: str, method: str) -> Decision:
         view = CallerView(rules, caller)
         try:
-            found = self.catalogue.owner_of(uri, NOTHING, _knows(view, method))
+            found = self.catalogue.owner_of(uri, NOTHING, knows_of(view, method))
         except InvalidParams:
             return OPEN  # several backends have it, and the caller may know of them
         return HIDDEN if found is None else rules.decide(caller, "resource", *found, method=method)
@@ -142,7 +194,7 @@ class BrokerOffer:
 
     def instructions_for(self, rules: AccessRules, caller: Caller) -> str | None:
         known = [backend for name, backend in self.backends.items() if rules.sees_server(caller, name)]
-        return self.instructions if len(known) == len(self.backends) else _instructions(known)
+        return self.instructions if len(known) == len(self.backends) else instructions_of(known)
 
     # What changes it.
 
@@ -153,12 +205,20 @@ class BrokerOffer:
         changed = self.catalogue.put(backend, listing)
         self.look_around()
         self.tell_of([*changed, *said], apart=apart)
+        for one in self.narrowed.values():
+            if said and backend in one.backends:
+                one.tell_of(said)
 
     def put_for(self, backend: str, signature: Signature, listing: Listing, tells: bool) -> None:
         """A backend has said what it offers to clients of *signature*. If it *tells*, they hear of what is new."""
+        before = self.catalogue.version
         changed = self.catalogue.put_for(signature, backend, listing)
         if tells:
             self.tell_of(changed, signature)
+        if self.catalogue.version != before:
+            for one in self.narrowed.values():
+                if backend in one.backends:
+                    one.follow(self)
 
     def tell_of(
         self,
@@ -177,11 +237,53 @@ class BrokerOffer:
 
     def look_around(self) -> None:
         """Take in which backends there are, and what they can do."""
-        self._tools.clear()
-        found = _union(list(self.backends.values()))
-        if found != self._capabilities:
-            self._capabilities = found
-        self.instructions = _instructions(list(self.backends.values()))
+        self.routes.forget()
+        backends = list(self.backends.values())
+        found = capabilities_of(backends, self.transparent)
+        modern = with_tasks(found) if any(backend.may_defer for backend in backends) else found
+        if found != self._capabilities or modern != self._modern:
+            self._capabilities, self._modern = found, modern
+            self.added.clear()
+            self.added.update({**self._skills, **({} if modern is found else self.tasks.added())})
+        self.catalogue.let_defer(backend.name for backend in backends if backend.has_task_extension)
+        self.instructions = instructions_of(list(self.backends.values()))
+        self._lead()
+
+    def take_in(self, backend: Backend) -> None:
+        """A backend is about to run, in the place of another one of its name if there was one."""
+        self.backends[backend.name] = backend
+        for one in self.narrowed.values():
+            if backend.name in one.backends:
+                one.backends[backend.name] = backend
+
+    def review(self) -> None:
+        """Apply changed approvals."""
+        self.tell_of(self.catalogue.review())
+        self._lead()
+
+    # Offers of some of the servers.
+
+    def narrow(self, path: str, offer: "BrokerOffer") -> None:
+        """Have *offer* follow this one, at a path of its own."""
+        self.narrowed[path] = offer
+        offer.intercept(self._around)
+        offer.follow(self)
+
+    def _lead(self) -> None:
+        for one in self.narrowed.values():
+            one.follow(self)
+
+    def follow(self, main: "BrokerOffer") -> None:
+        """Offer what *main* does, of the servers that were chosen. Clients are told of lists that are others now."""
+        choice = self.choice or ServerChoice(())
+        self.backends = {name: main.backends[name] for name in choice.servers if name in main.backends}
+        changed, each = self.catalogue.follow(main.catalogue, choice)
+        self.look_around()
+        names = {_LISTS[member] for member in changed}
+        unmoved = {one: names - {_LISTS[member] for member in those} for one, those in each.items()}
+        self.on_lists(names, None, unmoved)
+        for signature, those in each.items():
+            self.tell_of(those - changed, signature)
 
     # What is answered at once.
 
@@ -190,7 +292,7 @@ class BrokerOffer:
         said = self.instructions if rules is None else self.instructions_for(rules, exchange.terms.caller)
         return DiscoverResult(
             supported_versions=sorted(self.revisions),
-            capabilities=self._capabilities,
+            capabilities=self.capabilities(exchange.terms.revision),
             instructions=UNSET if said is None else said,
             ttl_ms=0,
             cache_scope="private",
@@ -198,14 +300,14 @@ class BrokerOffer:
 
     def _lister(self, kind: Kind) -> Instant:
         def listed(exchange: Exchange) -> Forwarded | None:
-            signature = signature_of(exchange.terms.capabilities)
+            signature = self.transparent.signature_of(exchange.terms.capabilities)
             return None if signature and self._unknown(signature, exchange) else self._listed(kind, exchange, signature)
 
         return listed
 
     def _lister_that_looks(self, kind: Kind) -> Handler:
         async def listed(exchange: Exchange) -> Forwarded:
-            signature = signature_of(exchange.terms.capabilities)
+            signature = self.transparent.signature_of(exchange.terms.capabilities)
             await self._look(signature, exchange)
             return self._listed(kind, exchange, signature)
 
@@ -248,7 +350,7 @@ class BrokerOffer:
     def _signature_in(self, route: Route) -> Signature:
         """The questions that the client of a modern request can answer; none if that cannot be read."""
         try:
-            return signature_of(modern_terms(route, self.revisions, ANONYMOUS).capabilities)
+            return self.transparent.signature_of(modern_terms(route, self.revisions, ANONYMOUS).capabilities)
         except PeerError:
             return NOTHING
 
@@ -260,6 +362,18 @@ class BrokerOffer:
 
     # What goes to a backend.
 
+    def _call_through(self, layered: Handler) -> Handler:
+        """A call, with interceptors around it, or inside of it if it may become a task of the broker's own."""
+
+        def serve(exchange: Exchange) -> Awaitable[Outcome]:
+            try:
+                is_inside = sees_through(self._forwarding(exchange))
+            except (PeerError, RequestFailed):
+                is_inside = False  # it is told on the way
+            return self._forward(exchange) if is_inside else layered(exchange)
+
+        return serve
+
     def _forward(self, exchange: Exchange) -> Awaitable[Model | Forwarded]:
         rules = exchange.engine.rules
         if rules is not None and rules.approves and exchange.request.method == "tools/call":
@@ -267,7 +381,7 @@ class BrokerOffer:
         try:
             return self._forwarding(exchange).run()
         except (InvalidParams, ResourceNotFound):
-            signature = signature_of(exchange.terms.capabilities)
+            signature = self.transparent.signature_of(exchange.terms.capabilities)
             if not signature:
                 raise
             return self._look_and_forward(signature, exchange)
@@ -277,221 +391,55 @@ class BrokerOffer:
         return await self._forwarding(exchange).run()
 
     async def _forward_approved(self, exchange: Exchange) -> Model | Forwarded:
-        request, signature = exchange.request, signature_of(exchange.terms.capabilities)
+        request, signature = exchange.request, self.transparent.signature_of(exchange.terms.capabilities)
         if signature and self._unknown(signature, exchange):
             await self._look(signature, exchange)
-        await approved_at(exchange, lambda: self._forwarding(exchange).to.backend.name)
+        await approved_at(exchange, lambda: self._tool_of(exchange))
         return await self._forwarding(exchange, request).run()  # not the retry: its answer is not for the backend
+
+    def _tool_of(self, exchange: Exchange) -> tuple[str, str]:
+        to = self._forwarding(exchange).to
+        return to.backend.name, to.guarded
 
     def _forwarding(self, exchange: Exchange, request: Request | None = None) -> Forward:
         request, route, terms = request or exchange.request, exchange.route, exchange.terms
         is_call = request.method == "tools/call"
-        to = self._called(route.name or "") if is_call else None
+        to = self.routes.called(route.name or "") if is_call else None
         if to is None or self.backends.get(to.backend.name) is not to.backend:
-            signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
+            signature = self.transparent.signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
             view = _view(exchange)
             if not is_call:
-                return Forward(request, terms, route, self._destination(request, route, signature, view), exchange)
-            to = self._of_tool(route.name or "", signature, view)
-        elif (rules := exchange.engine.rules) is not None:
-            name = route.name or ""
-            if rules.decide(terms.caller, "tool", to.backend.name, name) is not OPEN:  # mostly it is
-                self._check_tool(name, to.backend.name, _view(exchange))
-        forwarding = self.tasks.forwarding if to.backend.runs_tasks else Forward
-        return forwarding(request, terms, route, to, exchange)
-
-    def _destination(
-        self, request: Request, route: Route, signature: Signature, view: CallerView | None
-    ) -> ForwardTarget:
-        """The route of a request that is no call of a tool. Raises `InvalidParams`, `ResourceNotFound` or
-        `InsufficientScope`."""
-        match request.method:
-            case "prompts/get":
-                return self._of_prompt(route.name or "", signature, view)
-            case "resources/read":
-                backend, uri = self.find_resource(route.uri or "", signature, view)
-                renamed = {} if uri == route.uri else {"uri": raw(uri)}
-                is_private = view is not None and view.rules.gate("resource", backend.name, uri).is_private
-                return ForwardTarget(
-                    backend=backend, renamed=renamed, uri=uri, may_repeat=True, may_share=not is_private
+                return Forward(
+                    request, terms, route, self.routes.destination(request, route, signature, view), exchange
                 )
-        return self._of_completion(request, signature, view)
+            to = self.routes.of_tool(route.name or "", signature, view)
+        elif (rules := exchange.engine.rules) is not None and (
+            rules.decide(terms.caller, "tool", to.backend.name, to.guarded) is not OPEN  # mostly it is
+        ):
+            self.routes.check_tool(route.name or "", to.backend.name, to.guarded, _view(exchange))
+        if to.hidden is not None:
+            to.hidden.check(request.members)
+        if to.backend.may_defer:
+            through = None if self._around is None else partial(self._around, self)
+            return self.tasks.forwarding(request, terms, route, to, exchange, through)
+        return Forward(request, terms, route, to, exchange)
 
-    def _called(self, shown: str) -> ForwardTarget | None:
-        """The way to a tool that was called before, if all clients are shown the same. Each call asks twice."""
-        if self._tools_of != self.catalogue.version:
-            self._tools.clear()
-            self._tools_of = self.catalogue.version
-        return self._tools.get(shown)
 
-    def _check_tool(self, shown: str, backend: str, view: CallerView | None) -> None:
-        """Raises as `_of_tool` does, for a tool that there is."""
-        if view is not None and view.refuses("tool", backend, shown):
-            self._check_listed(TOOLS, shown, view)
-            raise InvalidParams(f"Unknown tool: {shown[:128]}")
+Around: TypeAlias = Callable[[BrokerOffer, Handler], Handler]
+"""Puts something around a handler of an offer."""
 
-    def _of_tool(self, shown: str, signature: Signature, view: CallerView | None) -> ForwardTarget:
-        """Raises `InvalidParams`, `DefinitionChanged`, `InsufficientScope`."""
-        try:
-            entry = self.catalogue.tool(shown, signature)
-        except DefinitionChanged:
-            self._check_tool(shown, self.catalogue.withholder(shown, signature), view)
-            raise
-        if entry is None:
-            self._check_listed(TOOLS, shown, view)
-            raise InvalidParams(f"Unknown tool: {shown[:128]}")
-        self._check_tool(shown, entry.backend, view)
-        backend = self.backends[entry.backend]
-        to = ForwardTarget(
-            backend=backend,
-            renamed=_renamed(entry),
-            headers=entry.headers,
-            find_headers=lambda: self._headers(shown, signature),
-            may_repeat=backend.settings.trusted and _is_harmless(entry),
-            must_defer=must_defer(entry.definition),
-        )
-        if not self.catalogue.tells_apart:
-            self._tools[shown] = to
-        return to
 
-    def _of_prompt(self, shown: str, signature: Signature, view: CallerView | None) -> ForwardTarget:
-        entry = self.catalogue.prompt(shown, signature)
-        if entry is None or (view is not None and view.refuses("prompt", entry.backend, shown)):
-            self._check_listed(PROMPTS, shown, view)
-            raise InvalidParams(f"Unknown prompt: {shown[:128]}")
-        return ForwardTarget(backend=self.backends[entry.backend], renamed=_renamed(entry), may_repeat=True)
+def _either(instant: Instant, waiting: Handler) -> Handler:
+    """What answers at once if it can, and waits otherwise."""
 
-    def _check_listed(self, kind: Kind, shown: str, view: CallerView | None) -> None:
-        """Raises `BackendGone` if the name has the prefix of a backend that has not listed what it has, unless the
-        caller may not know of that backend."""
-        named = {
-            name if one.settings.prefix is None else one.settings.prefix: one for name, one in self.backends.items()
-        }
-        fitting = [prefix for prefix in named if prefix and shown.startswith(prefix + SEPARATOR)]
-        backend = named[max(fitting, key=len)] if fitting else None
-        if backend is None or backend.listings.has_read(kind):
-            return
-        if view is None or view.knows_server(backend.name) or not view.hides(GUARDED[kind], backend.name, shown):
-            raise backend.gone()
+    async def serve(exchange: Exchange) -> Outcome:
+        found = instant(exchange)
+        return await waiting(exchange) if found is None else found
 
-    def _of_completion(self, request: Request, signature: Signature, view: CallerView | None) -> ForwardTarget:
-        params, method = request.members, request.method
-        ref = _reference(params)
-        if "name" in ref:
-            entry = self.catalogue.prompt(ref["name"], signature)
-            if entry is None or (view is not None and view.refuses("prompt", entry.backend, entry.shown, method)):
-                raise InvalidParams(f"Nothing to complete: {ref['name'][:128]}")
-            renamed = {} if entry.name == entry.shown else {"ref": raw({**ref, "name": entry.name})}
-            return ForwardTarget(backend=self.backends[entry.backend], renamed=renamed, may_repeat=True)
-        uri = ref.get("uri", "")
-        found = self.catalogue.owner_of_template(uri, signature, _knows(view, method))
-        if found is None or (view is not None and view.refuses("resource", *found, method)):
-            raise InvalidParams(f"Nothing to complete: {uri[:128]}")
-        owner, there = found
-        renamed = {} if there == uri else {"ref": raw({**ref, "uri": there})}
-        return ForwardTarget(backend=self.backends[owner], renamed=renamed, may_repeat=True)
-
-    def find_resource(
-        self, uri: str, signature: Signature = NOTHING, view: CallerView | None = None
-    ) -> tuple[Backend, str]:
-        """The backend of a resource, and its URI there. Raises `ResourceNotFound`, `InvalidParams`,
-        `InsufficientScope`."""
-        found = self.catalogue.owner_of(uri, signature, _knows(view))
-        if found is None or (view is not None and view.refuses("resource", *found)):
-            raise ResourceNotFound(uri)
-        name, there = found
-        return self.backends[name], there
-
-    def _headers(self, shown: str, signature: Signature) -> HeaderMap:
-        try:
-            entry = self.catalogue.tool(shown, signature)
-        except DefinitionChanged:
-            return NO_HEADERS
-        return NO_HEADERS if entry is None else entry.headers
+    return serve
 
 
 def _view(exchange: Exchange) -> CallerView | None:
     """The rules for the caller of a request, if there are any."""
     rules = exchange.engine.rules
     return None if rules is None else CallerView(rules, exchange.terms.caller)
-
-
-def _knows(view: CallerView | None, method: str | None = None) -> Knows | None:
-    """Which URIs of which backends a caller may know of."""
-    return None if view is None else lambda backend, uri: not view.hides("resource", backend, uri, method)
-
-
-def _renamed(entry: MergedEntry) -> Mapping[str, Any]:
-    return {} if entry.name == entry.shown else {"name": raw(entry.name)}
-
-
-def _is_harmless(entry: MergedEntry) -> bool:
-    """Whether a tool says that it may be called twice."""
-    try:
-        said = msgspec.json.decode(entry.definition.get("annotations", b"{}"))
-    except msgspec.DecodeError:
-        return False
-    return isinstance(said, dict) and (said.get("readOnlyHint") is True or said.get("idempotentHint") is True)
-
-
-def _reference(params: Members) -> dict[str, Any]:
-    """The prompt or template to complete. Raises `InvalidParams`."""
-    try:
-        ref = msgspec.json.decode(params["ref"])
-    except (KeyError, msgspec.DecodeError):
-        raise InvalidParams("params.ref: is required") from None
-    kind = str(ref.get("type")) if isinstance(ref, dict) else ""
-    key = {"ref/prompt": "name", "ref/resource": "uri"}.get(kind)
-    if key is None or not isinstance(ref.get(key), str):
-        raise InvalidParams("params.ref: expected a prompt or a resource")
-    return {str(name): value for name, value in ref.items()}
-
-
-def _union(backends: list[Backend]) -> ServerCapabilities:
-    """Capabilities of at least one backend. A backend that was never up may have any."""
-    known = [backend.agreed for backend in backends if backend.agreed is not None]
-    is_known = len(known) == len(backends) and bool(backends)
-
-    def can(path: str) -> bool:
-        return not is_known or any(declares(agreed.capabilities, path) for agreed in known)
-
-    def listed(name: str) -> Any:
-        return ListChangedCapability(list_changed=True) if can(name) else UNSET
-
-    # A backend of a revision without a capability for completion may have it all the same.
-    completes = can("completions") or not all(agreed.revision.dialect.declares_completions for agreed in known)
-    return ServerCapabilities(
-        tools=listed("tools"),
-        prompts=listed("prompts"),
-        resources=ResourcesCapability(list_changed=True, subscribe=can("resources.subscribe"))
-        if can("resources")
-        else UNSET,
-        completions={} if completes else UNSET,
-        logging={} if can("logging") else UNSET,
-        tasks=_tasks([agreed.capabilities for agreed in known if runs_tasks(agreed.revision, agreed.capabilities)]),
-    )
-
-
-def _tasks(running: list[ServerCapabilities]) -> ServerTasksCapability | UnsetType:
-    """Only of backends that are known: a client that asks for a task must get one. Lists of tasks are never shown."""
-    if not running:
-        return UNSET
-    cancel: Any = {} if any(declares(one, "tasks.cancel") for one in running) else UNSET
-    return ServerTasksCapability(cancel=cancel, requests=ServerTaskRequests(tools=ToolTaskRequests(call={})))
-
-
-def _instructions(backends: list[Backend]) -> str | None:
-    """The instructions of the backends; of several, each with its name."""
-    said = {
-        backend.name: backend.agreed.instructions
-        for backend in backends
-        if backend.agreed is not None and backend.agreed.instructions
-    }
-    if len(backends) > 1:
-        said = {name: f"{name}: {text}\n\n" for name, text in said.items()}
-    left, kept = MAX_INSTRUCTIONS, {}
-    for rank, name in enumerate(sorted(said, key=lambda name: len(said[name]))):
-        # The shortest first: one that says much gets what the others leave, and takes nothing from them.
-        kept[name] = said[name][: left // (len(said) - rank)]
-        left -= len(kept[name])
-    return "".join(kept[name] for name in said).rstrip("\n") or None

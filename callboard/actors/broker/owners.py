@@ -6,6 +6,7 @@ from urllib.parse import quote, unquote
 
 import attrs
 
+from callboard.codecs.bridge.apps import SCHEME as UI_SCHEME
 from callboard.codecs.bridge.guard import Definition
 from callboard.codecs.uri_template.match import normal
 from callboard.codecs.uri_template.template import UriTemplate
@@ -139,6 +140,11 @@ def address_of(backend: str, uri: str) -> str:
     return f"{ADDRESS}{quote(backend, safe='')}/{quote(uri, safe='')}"
 
 
+def ui_address(backend: str, uri: str) -> str:
+    """The same for a page of an app: hosts look for its scheme."""
+    return f"{UI_SCHEME}{quote(backend, safe='')}/{uri.removeprefix(UI_SCHEME)}"
+
+
 def addressed(uri: str) -> tuple[str, str]:
     """The backend and the URI there that an address names."""
     named, _, rest = uri.removeprefix(ADDRESS).partition("/")
@@ -146,8 +152,10 @@ def addressed(uri: str) -> tuple[str, str]:
 
 
 def ambiguous(uri: str, backends: Sequence[str]) -> InvalidParams:
+    """The error for a resource of several *backends*: it names each by its address."""
+    address = ui_address if uri.startswith(UI_SCHEME) else address_of
     error = InvalidParams("several servers have this resource: use one of the candidates")
-    error.data = {"origin": "broker", "candidates": [address_of(backend, uri) for backend in backends]}
+    error.data = {"origin": "broker", "candidates": [address(backend, uri) for backend in backends]}
     return error
 
 

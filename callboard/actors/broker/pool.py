@@ -12,6 +12,7 @@ from trio.lowlevel import ParkingLot
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease
 from callboard.actors.server.client_requests import SessionKey
+from callboard.actors.shares import Shares
 from callboard.errors import Overloaded
 from callboard.supervisor import Supervisor, get_logger
 
@@ -26,6 +27,10 @@ whose requests wait for an answer of their clients is taken away from them."""
 
 FEW: Final = 3
 """So few connections that none is spared for requests that cannot ask: there would be none left for those that can."""
+
+MAX_WITHDRAWALS: Final = 256
+"""Tasks that a backend is being told to cancel at once, of one client a quarter: as many as it may have. More run out
+their time."""
 
 
 @attrs.define(eq=False)
@@ -42,6 +47,10 @@ class BackendPool:
     """Whether a connection stays, also if it is idle: something is heard on it."""
     most: int
     idle_time: float
+    withdrawals: Shares = attrs.field(
+        factory=lambda: Shares("tasks are withdrawn", MAX_WITHDRAWALS, MAX_WITHDRAWALS // 4), init=False
+    )
+    """Tasks that the backend is told to cancel, since no client waits for them: each holds a connection meanwhile."""
     _legs: dict[ConnectionKey, list[BackendConnection]] = attrs.field(factory=dict, init=False)
     _ending: set[BackendConnection] = attrs.field(
         factory=set, init=False
@@ -155,7 +164,7 @@ class BackendPool:
         """Whether *account* may open another connection, if necessary in the place of an old one."""
         if self._held(account) >= self._each:
             return self._make_room([connection for connection in self if connection.account == account])
-        spared = 1 if key.signature and self.most > FEW else 0
+        spared = 1 if key.can_be_asked and self.most > FEW else 0
         return len(self) < self.most - spared or self._make_room(self._others(account))
 
     def _others(self, account: str) -> list[BackendConnection]:

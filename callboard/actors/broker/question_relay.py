@@ -192,15 +192,16 @@ async def ask_client(
     note: Note,
     elicitation_id: str | None = None,
     task: str | None = None,
+    key: str | None = None,
 ) -> Model:
     """Ask the client of *exchange*, in its own words. What it cannot be asked is answered in its place. *task* is the
-    one that the question belongs to, as the client calls it.
+    one that the question belongs to, as the client calls it; *key* its name in a modern round, if it has one.
 
     Raises `BackendRefused` with what the backend is to be told.
     """
     try:
         asked = front_question(exchange.terms.revision, params, elicitation_id or secrets.token_urlsafe(12))
-        [answer] = await exchange.ask([ClientRequest(method, asked, task=task)])
+        [answer] = await exchange.ask([ClientRequest(method, asked, key=key, task=task)])
     except NotExpressible:
         note("question_not_expressible", method=method, revision=exchange.terms.revision.value)
         return refusal(method)

@@ -1,35 +1,36 @@
-"""Tasks of 2025-11-25: those of clients that know them, and those that the broker sees through for clients that do not.
+"""Tasks of clients: of 2025-11-25 at a backend that has them too, and the broker's own for all other combinations.
 
-A task lives at the backend, on the connection where it began. Its client knows it by an id of ours, which is worth
-useless to any other client. BRIDGING.md, section 14.
+A task of 2025-11-25 lives at the backend, on the connection where it began. Its client knows it by an id of ours, which
+is useless to any other client. The broker's own is a call that it drives (`task_drive`). BRIDGING.md, section 14.
 """
 
 import math
 import secrets
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from functools import partial
-from itertools import count
-from typing import Any, Final, Never
+from typing import Any, Final, Never, TypeAlias, cast
 
 import attrs
 import trio
 from msgspec import UNSET
 from trio.lowlevel import ParkingLot
 
-from callboard import tree
-from callboard.actors.broker.backend import LONG, Backend
+from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.forward import Forward, ForwardTarget
 from callboard.actors.broker.leases import Lease
+from callboard.actors.broker.task_drive import LegacyDrive, drive_extension, until_final
 from callboard.actors.client.conversation import Patience
+from callboard.actors.frames import Outcome
 from callboard.actors.outlet import FrameKind, Outbound
 from callboard.actors.rules import CallerView
 from callboard.actors.server.exchange import Exchange, Handler
+from callboard.actors.server.extensions import AddedMethod, added_row, has_declared
 from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.task_inquiries import TaskInquiries, begun_legacy, created
+from callboard.actors.server.task_store import Guarded, TaskStore
 from callboard.actors.terms import Terms
-from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.errors import front_error
 from callboard.codecs.bridge.params import carried_meta
 from callboard.codecs.bridge.results import Crossing, Forwarded, front_result
@@ -45,22 +46,18 @@ from callboard.codecs.bridge.tasks import (
     related,
     runs_tasks,
     standing_of,
-    unrelated,
 )
 from callboard.codecs.caller import ANYBODY
 from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.members import Members, write_members
-from callboard.codecs.revisions import Model, TaskMetadata, TaskRequestParams, declares, read
-from callboard.codecs.revisions.revision import R4
+from callboard.codecs.revisions import Model, TaskMetadata, TaskRequestParams, read
+from callboard.codecs.revisions.revision import R4, R5
 from callboard.codecs.routing import Route
+from callboard.codecs.tasks import POLL
 from callboard.errors import (
-    CannotConnect,
     InvalidParams,
     MissingCapability,
     Overloaded,
-    RequestFailed,
-    RequestTimedOut,
-    SupervisorClosed,
 )
 from callboard.supervisor import Actor, Fact
 
@@ -73,17 +70,14 @@ MAX_TASKS_EACH: Final = 64
 MAX_TTL: Final = 86_400.0
 """Longest time that a task is known, in seconds. A backend may keep its tasks for ever; a broker does not."""
 
-POLL: Final = 1.0
-"""Default polling interval of a task in seconds, if the backend gives none."""
+OWN_TTL: Final = 3600.0
+"""Seconds that a task of the broker's own is kept, if its backend does not want less."""
 
-SHORTEST_POLL, LONGEST_POLL = 0.1, 30.0
-"""Bounds of that, in seconds; a backend's wish is clipped to them."""
-
-FAREWELL: Final = 10.0
-"""Seconds for a backend to cancel a task that is no longer wanted."""
-
-_NAMES: Final = count(1)
 _UNKNOWN: Final = "Unknown task"  # one text, whether it never was, is no more, or is another client's
+
+
+Through: TypeAlias = Callable[[Handler], Handler]
+"""Puts interceptors around a handler."""
 
 
 @attrs.define(eq=False)
@@ -95,7 +89,7 @@ class BrokeredTask:
     whose: Hashable
     principal: str
     shown: str
-    """The tool, as clients know it."""
+    """The tool, as rules name it."""
     backend: Backend
     connection: BackendConnection
     ttl: int  # milliseconds
@@ -136,15 +130,17 @@ class BrokeredTask:
 
 
 @attrs.define(eq=False)
-class Tasks(Actor[Never]):
+class BrokeredTasks(Actor[Never]):
     """The tasks that clients know, until they expire."""
 
     mailbox = None
 
     most: int = MAX_TASKS
     most_each: int = MAX_TASKS_EACH
+    store: TaskStore = attrs.field(factory=lambda: TaskStore(OWN_TTL, POLL), init=False)
+    """The broker's own tasks."""
     _held: dict[str, BrokeredTask] = attrs.field(factory=dict, init=False)
-    _begun: Counter[Hashable] = attrs.field(factory=Counter, init=False)  # calls that may become tasks, by whose
+    _begun: Counter[Hashable] = attrs.field(factory=Counter, init=False)  # calls that may become tasks, by their client
     _changed: ParkingLot = attrs.field(factory=ParkingLot, init=False)
 
     async def run(self) -> None:
@@ -163,10 +159,25 @@ class Tasks(Actor[Never]):
     # What is asked about them.
 
     def handlers(self) -> Mapping[str, Handler]:
+        """For clients of 2025-11-25: their tasks are at their backends or the broker's own."""
         return dict.fromkeys(TASK_METHODS, self._ask_about)
 
-    async def _ask_about(self, exchange: Exchange) -> Model | Forwarded:
-        held = self._find(exchange.params(TaskRequestParams).task_id, exchange)
+    def added(self) -> Mapping[str, AddedMethod]:
+        """For modern clients: their tasks are all the broker's own."""
+        own = TaskInquiries(self.store)
+        rows = {"tasks/get": own.get, "tasks/update": own.update, "tasks/cancel": own.cancel}
+        return {
+            name: AddedMethod(row=added_row(name, extension=EXTENSION, revisions=frozenset({R5})), handler=handler)
+            for name, handler in rows.items()
+        }
+
+    async def _ask_about(self, exchange: Exchange) -> Outcome:
+        task_id = exchange.params(TaskRequestParams).task_id
+        if self.store.knows(task_id):
+            own = TaskInquiries(self.store)
+            handlers = {"tasks/get": own.get, "tasks/cancel": own.cancel, "tasks/result": own.result}
+            return await handlers[exchange.request.method](exchange)
+        held = self._find(task_id, exchange)
         to = ForwardTarget(backend=held.backend)
         inquiry = _Inquiry(exchange.request, exchange.terms, exchange.route, to, exchange)
         inquiry.held = held
@@ -192,16 +203,34 @@ class Tasks(Actor[Never]):
         route: Route,
         to: ForwardTarget,
         exchange: Exchange,
+        through: Through | None = None,
     ) -> Forward:
-        """A call of a backend that runs tasks: as one, if it is to be one."""
-        params = request.members
-        if terms.revision.dialect.has_tasks and "task" in params:
+        """A call of a backend that runs tasks: as one, if it is to be one. Interceptors are put around the call itself
+        by *through* where the client gets its result by a task of the broker's own."""
+        params, dialect, backend = request.members, terms.revision.dialect, to.backend
+        call = request, terms, route, to, exchange
+        if dialect.has_tasks and "task" in params and (backend.runs_tasks or backend.has_task_extension):
             read(terms.revision, TaskMetadata, params["task"], at="params.task")
-            deferral = _Deferral(request, terms, route, to, exchange)
+            if not backend.runs_tasks:
+                return self._hold(_BegunCall(*call), drive_extension(is_declared=True))
+            deferral = _Deferral(*call)
             deferral.tasks = self
             return deferral
-        kind = _Drive if to.must_defer else Forward
-        return kind(request, terms, route, to, exchange)
+        kind: Callable[..., Forward] = LegacyDrive if to.must_defer else Forward
+        if dialect.has_extensions and has_declared(terms.capabilities, EXTENSION):
+            if backend.has_task_extension:
+                return self._hold(_HeldCall(*call), drive_extension(is_declared=True), through)
+            if to.must_defer or backend.settings.task_after is not None:
+                return self._hold(_HeldCall(*call), kind, through)
+        elif backend.has_task_extension and (backend.settings.drive_tasks or not dialect.has_extensions):
+            kind = drive_extension(is_declared=False)
+        return kind(*call)
+
+    def _hold(self, call: "_HeldCall", drive: Callable[..., Forward], through: Through | None = None) -> Forward:
+        after = call.to.backend.settings.task_after
+        call.store, call.drive, call.after = self.store, drive, math.inf if after is None else after
+        call.through = through
+        return call
 
     @contextmanager
     def room(self, whose: Hashable) -> Iterator[None]:
@@ -233,7 +262,7 @@ class Tasks(Actor[Never]):
             standing.task_id,
             _whose(forwarding),
             forwarding.terms.principal,
-            forwarding.route.name or "",
+            forwarding.to.guarded or forwarding.route.name or "",
             forwarding.to.backend,
             connection,
             int(seconds * 1000),
@@ -267,7 +296,7 @@ class _Deferral(Forward):
 
     __slots__ = ("tasks",)
 
-    tasks: Tasks
+    tasks: BrokeredTasks
 
     async def run(self) -> Model | Forwarded:
         with self.tasks.room(_whose(self)):
@@ -295,7 +324,7 @@ class _Inquiry(Forward):
     def take_nowait(self) -> BackendConnection:
         connection = self.held.connection
         if self.request.method == "tasks/result":
-            self.task, self.may_ask = self.held.there, bool(connection.key.signature)
+            self.task, self.may_ask = self.held.there, connection.key.can_be_asked
         connection.begin(self)
         return connection
 
@@ -327,89 +356,56 @@ class _Inquiry(Forward):
         return Forwarded(front_task(answer.result, held.id, held.ttl))
 
     def patience(self) -> Patience:
-        return _until_final(self) if self.request.method == "tasks/result" else super().patience()
+        return until_final(self) if self.request.method == "tasks/result" else super().patience()
 
 
-# A client that knows none: the broker sees the task through, and the client waits for its call.
+# A client that can have a task of the broker's own.
 
 
-class _Drive(Forward):
-    """A call that its backend takes only as a task, and its client only as a call."""
+class _HeldCall(Forward):
+    """A call of a client with the extension of tasks: it becomes a task of the broker's when the backend makes one of
+    it, or after so many seconds if the operator wants that."""
+
+    __slots__ = ("after", "drive", "store", "through")
+
+    store: TaskStore
+    drive: Callable[..., Forward]
+    after: float
+    through: Through | None
+
+    async def run(self) -> Model | Forwarded:
+        assert self.exchange is not None  # noqa: S101  # a call has one
+        outcome = await self.store.run(self.exchange, self._drive, self._guarded, self.after)
+        return cast("Model | Forwarded", created(outcome))
+
+    @property
+    def _guarded(self) -> Guarded:
+        return self.to.backend.name, self.to.guarded or self.route.name or ""
+
+    async def _drive(self, inner: Exchange) -> Outcome:
+        return await (self._driven if self.through is None else self.through(self._driven))(inner)
+
+    async def _driven(self, inner: Exchange) -> Outcome:
+        find_again = self.to.find_again  # interceptors may have waited, and the tool may be another now
+        to = self.to if find_again is None else find_again(self.to)
+        return await self.drive(self.request, inner.terms, self.route, to, inner).run()
+
+
+class _BegunCall(_HeldCall):
+    """A call that a client of 2025-11-25 wants to run as a task, of a modern backend: it is one at once, and the broker
+    has it."""
 
     __slots__ = ()
 
-    async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
-        backend = self.to.backend
-        if not _runs(self.connection):
-            return await super().ask(body)
-        created = await super().ask({**body, "task": {"ttl": int(backend.settings.cap * 1000)}})
-        if isinstance(created, ErrorResponse) or "task" not in created.result:
-            return created
-        standing = standing_of(created.result["task"])
-        self.task = standing.task_id
-        withdraw = partial(_withdraw, backend, self.connection, standing.task_id, may_ask=self.may_ask)
-        with undo_unless_done(withdraw):
-            answer = await self._see_through(standing)
-        return unrelated(answer)
-
-    async def _see_through(self, standing: TaskStanding) -> ResultResponse | ErrorResponse:
-        cap = self.to.backend.settings.cap
-        about, late = {"taskId": standing.task_id}, trio.current_time() + cap
-        while standing.status == "working":
-            await trio.sleep(_pause(standing))
-            if trio.current_time() >= late:
-                raise RequestTimedOut(after=cap)
-            answer = await self.connection.send("tasks/get", dict(about), Lease(), self.patience())
-            if isinstance(answer, ErrorResponse):
-                return answer
-            standing = standing_of(answer.result)
-        return await self.connection.send("tasks/result", dict(about), self, _until_final(self))
+    async def run(self) -> Model | Forwarded:
+        assert self.exchange is not None  # noqa: S101  # a call has one
+        begun = begun_legacy(self.store, self.exchange, self._drive, self._guarded)
+        return cast("Model | Forwarded", begun)
 
 
-@attrs.define(eq=False)
-class _Withdrawal(Actor[Never]):
-    """Cancels a task that no request waits for any more. Until that is done, its questions go to no other client."""
-
-    mailbox = None
-
-    backend: Backend
-    connection: BackendConnection
-    task: str
-    use: Lease
-
-    async def run(self) -> None:
-        try:
-            patience = Patience(timeout=FAREWELL, cap=FAREWELL)
-            await self.connection.send("tasks/cancel", {"taskId": self.task}, Lease(), patience)
-        except (RequestFailed, CannotConnect):
-            pass  # it will expire
-        finally:
-            self.backend.give_back(self.connection, self.use)
-
-
-def _withdraw(backend: Backend, connection: BackendConnection, task: str, *, may_ask: bool) -> None:
-    """Never waits: its caller may be cancelled."""
-    if connection.is_lost or not declares(connection.agreed.capabilities, "tasks.cancel"):
-        return
-    use = Lease(may_ask=may_ask)
-    connection.begin(use)
-    try:
-        backend.group.supervisor_of(tree.ANSWERS).spawn(
-            _Withdrawal(backend, connection, task, use), name=f"t-{next(_NAMES)}"
-        )
-    except SupervisorClosed:  # the backend ends, and its tasks with it
-        backend.give_back(connection, use)
-
-
-def _until_final(forward: Forward) -> Patience:
-    """The silence of a backend that is asked for an outcome means nothing: it works."""
-    cap = forward.to.backend.settings.cap
-    return Patience(timeout=cap, cap=LONG if forward.may_ask else cap)
-
-
-def _pause(standing: TaskStanding) -> float:
-    wanted = POLL if standing.poll_interval is None else standing.poll_interval / 1000
-    return min(max(wanted, SHORTEST_POLL), LONGEST_POLL)
+def sees_through(forwarding: Forward) -> bool:
+    """Whether interceptors stand inside of a call: outside they would see the handle of a task, and not its result."""
+    return isinstance(forwarding, _HeldCall) and forwarding.through is not None
 
 
 def check_extension(request: Request, terms: Terms) -> None:

@@ -5,7 +5,7 @@ more, so the lists are read once more for each signature that a client comes wit
 """
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Set
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Final, Never, TypeAlias
@@ -26,7 +26,7 @@ from callboard.actors.broker.listing import (
 )
 from callboard.actors.broker.merging import are_same
 from callboard.actors.broker.upstream import Upstream
-from callboard.codecs.bridge.askable import Signature
+from callboard.codecs.bridge.askable import Signature, words_for
 from callboard.codecs.bridge.definitions import KINDS, TOOLS
 from callboard.errors import CallboardError, Overloaded, SupervisorClosed
 from callboard.supervisor import Actor, Supervisor, get_logger
@@ -40,6 +40,13 @@ base lists, and hears of a change when the others are there."""
 VIEWS_AT_ONCE: Final = 2
 """Signatures with lists that are read from one backend at a time: each may need a process of its own."""
 
+MAX_VIEWS: Final = 96
+"""Signatures of which one backend's lists are known: the 59 sets of questions, and some with extensions. Of one more,
+the view that was needed longest ago is forgotten."""
+
+MAX_VIEWS_EACH: Final = 16
+"""The same of one account: a client that declares something else with each request takes the place of its own views."""
+
 _ALL: Final = frozenset(kind.member for kind in KINDS)
 
 OnView: TypeAlias = Callable[[Signature, Listing, bool], None]
@@ -49,7 +56,7 @@ and not a message: a request waits for the view, and must find it in the catalog
 
 @attrs.define(eq=False)
 class ListView:
-    """The lists of one backend as clients of one signature see them. There are as many as signatures: 59 at most."""
+    """The lists of one backend as clients of one signature see them."""
 
     signature: Signature
     account: str
@@ -105,6 +112,8 @@ class ListViews:
         if (view is not None and view.is_known) or not self.backend.is_up:
             return None
         if view is None:
+            if not self._make_room(account):
+                return None
             view = self._views[signature] = ListView(signature, account)
         view.account, view.wanted_at = account, trio.current_time()
         if not view.is_read_now:
@@ -112,6 +121,10 @@ class ListViews:
                 return None
             self._refresh(view, _ALL)
         return None if view.is_late else view
+
+    def known(self) -> Sequence[ListView]:
+        """All views, read or not."""
+        return list(self._views.values())
 
     def knows(self, signature: Signature) -> bool:
         """Whether the lists of *signature* are read again as soon as they change."""
@@ -133,10 +146,11 @@ class ListViews:
         signature = connection.key.signature
         view = self._views.get(signature)
         if connection.key.whose == EVERYBODY:
-            if view is None:
+            if view is None and self._make_room(connection.account):
                 view = self._views[signature] = ListView(signature, connection.account)
                 view.is_shown = True
-            view.spoke = connection
+            if view is not None:
+                view.spoke = connection
         if view is not None:
             self._refresh(view, _ALL if not view.is_known else frozenset(CHANGES[method]))
         return True
@@ -156,8 +170,7 @@ class ListViews:
                 self._compare(view, view.lists[member], one, common)
         if sum(one.size for one in base.values()) + sum(view.size for view in self._views.values()) > MAX_LISTS:
             for view in list(self._views.values()):
-                del self._views[view.signature]
-                self.on_view(view.signature, {member: base[member].definitions for member in view.own}, True)
+                self._drop(view)
 
     def _compare(self, view: ListView, mine: BackendList, base: BackendList, common: Set[int]) -> None:
         """A list that is the same as the base list is not kept, and follows the base list from then on."""
@@ -184,6 +197,26 @@ class ListViews:
         """The backend has come up: it may be another version of itself."""
         for view in self._views.values():
             view.is_known, view.is_late, view.not_before, view.again = False, False, -math.inf, READ_AGAIN
+
+    # How many there are.
+
+    def _make_room(self, account: str) -> bool:
+        """Whether there is room for a view more, which a client of *account* needs."""
+        own = [view for view in self._views.values() if view.account == account]
+        pool = own if len(own) >= MAX_VIEWS_EACH else list(self._views.values())
+        if pool is not own and len(pool) < MAX_VIEWS:
+            return True
+        oldest = min((view for view in pool if not view.is_read_now), key=lambda view: view.wanted_at, default=None)
+        if oldest is None:
+            return False
+        self._drop(oldest)
+        return True
+
+    def _drop(self, view: ListView) -> None:
+        """Forget a view: its clients are shown the base lists, until one of them comes again."""
+        del self._views[view.signature]
+        base = self.backend.listings.lists
+        self.on_view(view.signature, {member: base[member].definitions for member in view.own}, True)
 
     # How they are read.
 
@@ -296,7 +329,7 @@ class ListViews:
         view.not_before = trio.current_time() + view.again
         view.again = min(2 * view.again, MAX_READ_AGAIN)
         view.dirty.clear()
-        asked = ", ".join(sorted(view.signature))
+        asked = words_for(view.signature)
         log.info("view_read_failed", backend=self.backend.name, can_be_asked=asked, reason=str(error)[:200])
 
 

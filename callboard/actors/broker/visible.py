@@ -24,7 +24,7 @@ take a millisecond."""
 
 def guarded_name(kind: GuardedKind, entry: MergedEntry) -> str:
     """The name that rules go by: that of a tool or prompt as clients see it, the URI of a resource at its backend."""
-    return entry.name if kind == "resource" else entry.shown
+    return entry.name if kind == "resource" else entry.guarded
 
 
 def gates_of(merged: MergedList, kind: GuardedKind, rules: AccessRules) -> tuple[Gate, ...]:

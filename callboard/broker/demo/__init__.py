@@ -8,16 +8,21 @@ from callboard.actors.broker.policy import BackendSettings
 from callboard.config import BackendSpec, PythonTarget
 from callboard.transports.client.process import Command
 
-EXAMPLE: Final = "wardrobe__sew_costume role=Hamlet"
-"""A call that shows something to its caller."""
+EXAMPLE: Final = """\
+wardrobe__sew_costume role=Hamlet      # progress
+box_office__book_seats play=hamlet     # a form
+trapdoor__audition role=Puck           # a server of 2025-06-18 asks a client of 2026-07-28
+trapdoor__fall                         # a server dies; call it again, and it is back\
+"""
+"""Calls that show something to their caller, one on each line."""
 
 _HERE: Final = Path(__file__).resolve().parent
 _SHARED: Final = BackendSettings(share="all")
 
 
 def company() -> tuple[BackendSpec, ...]:
-    """Two servers in this process, and one in a process of its own."""
-    return (_in_process("box_office"), _in_process("stage_clock"), _process("wardrobe"))
+    """Two servers in this process, and two in processes of their own."""
+    return (_in_process("box_office"), _in_process("stage_clock"), _process("wardrobe"), _process("trapdoor"))
 
 
 def _in_process(name: str) -> BackendSpec:

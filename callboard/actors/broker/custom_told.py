@@ -1,0 +1,52 @@
+"""Notifications of backends that the specification does not have, on their way to one client."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import UNSET, Raw
+
+from callboard.actors.broker.backend import Backend
+from callboard.actors.outlet import FrameKind, Outbound
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.extensions import has_declared
+from callboard.codecs.members import write_members
+from callboard.codecs.revisions import METHODS
+
+MAX_METHOD: Final = 128
+"""Longest name of a method or notification of an extension, in characters."""
+
+OWN_METHODS: Final = (
+    *("tasks/", "notifications/tasks", "skills/", "notifications/skills", "resources/directory/"),
+    *("dev.callboard/", "notifications/dev.callboard/"),
+)
+"""How methods and notifications begin that a broker speaks itself, on each side and by ids and URIs of its own: those
+of tasks and skills, and what only callboard says. No extension of another has them, whatever it declares."""
+
+
+def may_cross(method: str) -> bool:
+    """Whether a method or notification may be that of an extension which crosses."""
+    return method not in METHODS and len(method) <= MAX_METHOD and not method.startswith(OWN_METHODS)
+
+
+def offered_by(backend: Backend) -> Sequence[str]:
+    """The extensions that a backend declares."""
+    agreed = backend.agreed
+    return () if agreed is None or agreed.capabilities.extensions is UNSET else list(agreed.capabilities.extensions)
+
+
+def custom_of(backend: Backend) -> Sequence[str]:
+    """Those of them that cross, and may have methods of their own."""
+    return [name for name in offered_by(backend) if backend.transparent.is_custom(name)]
+
+
+def told(method: str, params: Mapping[str, Raw]) -> Outbound:
+    """The notification as a client gets it. Of many that wait, the newest are kept."""
+    frame = write_members({"jsonrpc": "2.0", "method": method, "params": dict(params)})
+    return Outbound(frame, FrameKind.REPORT)
+
+
+def tell_exchange(backend: Backend, exchange: Exchange, method: str, params: Mapping[str, Raw]) -> None:
+    """Tell the client of a request, on the request's way, if it has declared an extension of the backend's."""
+    declared = exchange.terms.capabilities
+    if may_cross(method) and any(has_declared(declared, name) for name in custom_of(backend)):
+        exchange.slot.outlet.send_nowait(told(method, params))

@@ -1,0 +1,133 @@
+"""Paths of a broker: `/mcp/SERVER` with one server's own names, `/mcp/PROFILE` with a choice of servers and tools.
+
+Each has an offer of its own over the same backends: lists, names, capabilities and subscriptions are those of a broker
+with these servers alone. Rules go by the names that clients see at `/mcp`. Offers are made when they are asked for.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+import attrs
+from msgspec import Raw
+
+from callboard.actors.broker.audience import BrokerAudience
+from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.catalogue import Catalogue
+from callboard.actors.broker.connection import BackendConnection
+from callboard.actors.broker.custom import MAX_NOTICE
+from callboard.actors.broker.custom_told import custom_of, may_cross, tell_exchange, told
+from callboard.actors.broker.leases import SHARED, are_of_one_client
+from callboard.actors.broker.offer import BrokerOffer
+from callboard.actors.broker.policy import Profile, ServerChoice
+from callboard.actors.server.client_requests import SessionKey
+from callboard.actors.server.extensions import has_declared
+from callboard.actors.server.host import Host
+from callboard.actors.server.open_session import OpenSession
+from callboard.actors.terms import Terms
+from callboard.codecs.caller import ANONYMOUS, Caller
+from callboard.codecs.envelope import Notification
+from callboard.codecs.members import write_members
+
+
+@attrs.define(eq=False)
+class BrokerPaths:
+    """The hosts of all paths, by their names: there are as many as servers and profiles at most."""
+
+    host: Host
+    offer: BrokerOffer
+    audience: BrokerAudience
+    profiles: dict[str, Profile] = attrs.field(factory=dict, init=False)
+    _hosts: dict[str, Host] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.offer.on_custom = self.tell_clients
+        self.host.hear = partial(self._hear, self.offer)
+
+    def configure(self, profiles: Iterable[Profile]) -> None:
+        """These are the profiles from now on."""
+        self.profiles = {one.name: one for one in profiles}
+        for name, offer in self.offer.narrowed.items():
+            choice = self._choice(name)
+            if choice is not None and choice != offer.choice:
+                offer.choice = choice
+                offer.follow(self.offer)
+
+    def names(self) -> list[str]:
+        """All paths that there are."""
+        return list(dict.fromkeys([*self.profiles, *self.offer.backends]))
+
+    def find(self, name: str, caller: Caller) -> Host | None:
+        """See `PathFinder`. A profile is known to a caller that knows one of its servers."""
+        choice = self._choice(name)
+        if choice is None:
+            return None
+        rules = self.host.rules
+        if rules is not None and not any(rules.sees_server(caller, server) for server in choice.servers):
+            return None
+        return self._hosts.get(name) or self._open(name, choice)
+
+    def _choice(self, name: str) -> ServerChoice | None:
+        profile = self.profiles.get(name)
+        if profile is not None:
+            return ServerChoice(profile.servers, profile.tools)
+        return ServerChoice((name,), is_own=True) if name in self.offer.backends else None
+
+    def _open(self, name: str, choice: ServerChoice) -> Host:
+        main = self.offer
+        whole = main.catalogue
+        offer = BrokerOffer(
+            main.info,
+            Catalogue(whole.approve, whole.seal, whole.wall),
+            main.revisions,
+            transparent=main.transparent,
+            tasks=main.tasks,
+            choice=choice,
+        )
+        main.narrow(name, offer)
+        audience = BrokerAudience(offer.find_resource, self.audience.fan_out, main.transparent)
+        offer.on_lists = audience.lists_changed
+        found = self._hosts[name] = self.host.at(name, offer, audience)
+        found.hear = partial(self._hear, offer)
+        return found
+
+    # Notifications of extensions.
+
+    def _hear(self, offer: BrokerOffer, notification: Notification, terms: Terms | None, session: SessionKey) -> bool:
+        """A notification of a client that the specification does not have: for each backend that it may be for."""
+        rules, caller = self.host.rules, ANONYMOUS if terms is None else terms.caller
+        frame = write_members({"jsonrpc": "2.0", "method": notification.method, "params": notification.members})
+        if not may_cross(notification.method) or len(frame) > MAX_NOTICE:
+            return False
+        is_taken = False
+        for backend in offer.added.owners(notification.method, rules, caller):
+            key = SHARED if terms is None else backend.keys.of_session(terms, session)
+            is_taken |= offer.added.tell(backend, key, caller.key, frame)
+        return is_taken
+
+    def tell_clients(
+        self, backend: Backend, connection: BackendConnection, method: str, params: Mapping[str, Raw]
+    ) -> None:
+        """A notification of a backend that the specification does not have: for sessions whose connection it came on,
+        if they have declared an extension of the backend's that crosses; and for a request that is alone there."""
+        extensions = custom_of(backend)
+        if not extensions or not may_cross(method):
+            return
+        news = told(method, params)
+        for session in list(self.host.clients.values()):
+            if self._hears(session, backend, connection, extensions) and (slot := session.key.home) is not None:
+                slot.outlet.send_nowait(news)
+        exchanges = [use.exchange for use in connection.uses if use.exchange is not None]
+        if exchanges and exchanges[-1].session is None and are_of_one_client(connection.uses):
+            tell_exchange(backend, exchanges[-1], method, params)
+
+    def _hears(
+        self, session: OpenSession, backend: Backend, connection: BackendConnection, extensions: Iterable[str]
+    ) -> bool:
+        terms, offer, rules = session.terms, session.host.offer, self.host.rules
+        if terms is None or not isinstance(offer, BrokerOffer) or offer.backends.get(backend.name) is not backend:
+            return False
+        if not any(has_declared(terms.capabilities, name) for name in extensions):
+            return False
+        if rules is not None and not rules.sees_server(session.caller, backend.name):
+            return False
+        return connection.speaks_for_all or backend.keys.of_session(terms, session.key) == connection.key

@@ -1,0 +1,201 @@
+"""Skills of all backends: their lists as one, and each skill found at its own server."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import msgspec
+from msgspec import UNSET, Raw
+
+from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.catalogue import CURSOR_TTL, Catalogue
+from callboard.actors.broker.custom import CustomForward
+from callboard.actors.broker.forward import ForwardTarget
+from callboard.actors.broker.routes import BrokerRoutes
+from callboard.actors.rules import CallerView
+from callboard.actors.server.exchange import Exchange, Handler
+from callboard.actors.server.extensions import AddedMethod, added_row
+from callboard.codecs.bridge.results import COMPLETE, Forwarded
+from callboard.codecs.bridge.skills import SKILL_SCHEME, directory_with_uris, shown_skill, shown_skills
+from callboard.codecs.envelope import Request
+from callboard.codecs.members import Members, raw
+from callboard.codecs.skills import ID
+from callboard.errors import INVALID_PARAMS, BackendRefused, BadAnswer, InvalidParams, MethodNotFound, RequestFailed
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.broker")
+
+_KEPT: Final = {"ttlMs": raw(0), "cacheScope": raw("private")}
+_UNKNOWN: Final = "Unknown skill"
+_NO_DIRECTORY: Final = "Not a directory"
+_NOTHING: Final = raw([])
+_CONTEXT: Final = [b"skills"]
+
+
+@attrs.frozen(eq=False)
+class BrokeredSkills:
+    """The methods of the extension for skills, for clients of a broker."""
+
+    routes: BrokerRoutes
+    catalogue: Catalogue
+
+    def methods(self) -> Iterator[tuple[str, AddedMethod]]:
+        handlers: dict[str, Handler] = {
+            "skills/list": self._list,
+            "skills/get": self._get,
+            "resources/directory/read": self._read_directory,
+        }
+        for name, handler in handlers.items():
+            yield name, AddedMethod(row=added_row(name), handler=handler)
+
+    async def _list(self, exchange: Exchange) -> Forwarded:
+        """A page of one backend, and then of the next. One that cannot be asked is left out, and logged."""
+        view, backends = _view(exchange), self._backends(exchange)
+        name, cursor = self._opened(exchange, next(iter(backends)))
+        if name not in backends:
+            raise InvalidParams("Invalid cursor")
+        order = list(backends)
+        for at in range(order.index(name), len(order)):
+            backend, rest = backends[order[at]], order[at + 1 :]
+            following = self._closed(rest[0], None) if rest else None
+            try:
+                result = await self._ask(exchange, backend, {} if cursor is None else {"cursor": raw(cursor)})
+            except RequestFailed as error:
+                log.warning("skills_not_listed", backend=backend.name, failure=str(error)[:200])
+                result = {}
+            shown = self.catalogue.shown_skills(backend.name)
+            found = shown_skills(result, backend.name, shown, _lets(view, backend, "skills/list"))
+            if (told := _text(result.get("nextCursor"))) is not None and told != cursor:
+                following = self._closed(backend.name, told)
+            if found or following is None:
+                break
+            cursor = told
+            if told is not None:  # an empty page of a backend that has more: the client asks for it
+                break
+        return _answered(exchange, {"skills": raw(found), **({"nextCursor": raw(following)} if following else {})})
+
+    async def _get(self, exchange: Exchange) -> Forwarded:
+        backend, there = self._find(exchange, _UNKNOWN)
+        result = await self._ask_known(exchange, backend, {"uri": raw(there)}, _UNKNOWN)
+        shown = self.catalogue.shown_skills(backend.name)
+        found = shown_skill(result.get("skill", Raw(b"null")), backend.name, shown, lambda uri: uri == there)
+        if found is None:
+            raise BadAnswer(f"{backend.name}: an invalid skill")
+        return _answered(exchange, {**result, "skill": found})
+
+    async def _read_directory(self, exchange: Exchange) -> Forwarded:
+        backend, there = self._find(exchange, _NO_DIRECTORY)
+        asked = exchange.request.members
+        params = {"uri": raw(there), **({"cursor": asked["cursor"]} if "cursor" in asked else {})}
+        result = await self._ask_known(exchange, backend, params, _NO_DIRECTORY)
+        view = _view(exchange)
+        lets = _lets(view, backend, "resources/read")
+        page = directory_with_uris(result, self.catalogue.shown_skills(backend.name), lets)
+        if view is not None and page["resources"] == _NOTHING and "cursor" not in asked:
+            raise _unknown(_NO_DIRECTORY, exchange)  # as one that there is not
+        return _answered(exchange, page)
+
+    # Which backend.
+
+    def _backends(self, exchange: Exchange) -> dict[str, Backend]:
+        """Those that have skills, and that the caller may know of. Raises `MethodNotFound` if there are none."""
+        view = _view(exchange)
+        found = {
+            name: backend
+            for name, backend in self.routes.backends.items()
+            if ID in _offered_by(backend) and (view is None or view.knows_server(name))
+        }
+        if not found:
+            raise MethodNotFound(f"{exchange.request.method} is not supported by this server")
+        return found
+
+    def _find(self, exchange: Exchange, otherwise: str) -> tuple[Backend, str]:
+        """The backend of the skill or directory that a request names, and its URI there. Raises `InvalidParams`,
+        `InsufficientScope`."""
+        backends, uri, view = self._backends(exchange), _text(exchange.request.members.get("uri")), _view(exchange)
+        if uri is None:
+            raise InvalidParams("params.uri: expected a string")
+        found = self.catalogue.skill_of(uri)
+        if found is None and len(backends) == 1:
+            found = next(iter(backends)), uri
+        if found is None or found[0] not in backends or not uri.startswith(SKILL_SCHEME):
+            raise _unknown(otherwise, exchange)
+        if view is not None and view.refuses("resource", *found):
+            raise _unknown(otherwise, exchange)
+        return backends[found[0]], found[1]
+
+    # How it is asked.
+
+    async def _ask(self, exchange: Exchange, backend: Backend, params: dict[str, Raw]) -> Members:
+        request = Request(exchange.request.id, exchange.request.method, params or UNSET)
+        target = ForwardTarget(backend=backend, find_headers=None)
+        answer = await CustomForward(request, exchange.terms, exchange.route, target, exchange).run()
+        return answer.members if isinstance(answer, Forwarded) else {}
+
+    async def _ask_known(self, exchange: Exchange, backend: Backend, params: dict[str, Raw], otherwise: str) -> Members:
+        """As `_ask`. What the backend does not know is told as what the caller may not know of."""
+        try:
+            return await self._ask(exchange, backend, params)
+        except BackendRefused as error:
+            if error.error_code != INVALID_PARAMS or "cursor" in params:
+                raise
+            raise _unknown(otherwise, exchange) from None
+
+    def _closed(self, backend: str, cursor: str | None) -> str:
+        payload = msgspec.json.encode([backend, cursor])
+        return self.catalogue.seal.close(payload, _CONTEXT, expires=self.catalogue.wall() + CURSOR_TTL)
+
+    def _opened(self, exchange: Exchange, first: str) -> tuple[str, str | None]:
+        given = exchange.request.members.get("cursor")
+        if given is None:
+            return first, None
+        text = _text(given)
+        opened = None if text is None else self.catalogue.seal.open(text, _CONTEXT, now=self.catalogue.wall())
+        if opened is None:
+            raise InvalidParams("Invalid cursor")
+        found = msgspec.json.decode(opened.payload, type=tuple[str, str | None])
+        return found[0], found[1]
+
+
+def _unknown(otherwise: str, exchange: Exchange) -> InvalidParams:
+    uri = _text(exchange.request.members.get("uri")) or ""
+    return InvalidParams(f"{otherwise}: {uri[:200]}")
+
+
+def _answered(exchange: Exchange, members: Members) -> Forwarded:
+    """A result of ours: what it says of caching is for one caller, since it went through rules."""
+    after: dict[str, Any] = {key: value for key, value in members.items() if key not in _KEPT}
+    if exchange.terms.revision.dialect.typed_results:
+        after |= {**_KEPT, "resultType": COMPLETE}
+    return Forwarded(after)
+
+
+def _view(exchange: Exchange) -> CallerView | None:
+    rules = exchange.engine.rules
+    return None if rules is None else CallerView(rules, exchange.terms.caller)
+
+
+def _lets(view: CallerView | None, backend: Backend, method: str) -> Callable[[str], bool]:
+    if view is None:
+        return lambda _: True
+    return partial(_is_known, view, backend.name, method)
+
+
+def _is_known(view: CallerView, backend: str, method: str, uri: str) -> bool:
+    return not view.hides("resource", backend, uri, method)
+
+
+def _text(given: Raw | None) -> str | None:
+    if given is None:
+        return None
+    try:
+        return msgspec.json.decode(given, type=str)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _offered_by(backend: Backend) -> Sequence[str]:
+    """The extensions that a backend declares."""
+    agreed = backend.agreed
+    return [] if agreed is None or agreed.capabilities.extensions is UNSET else list(agreed.capabilities.extensions)
