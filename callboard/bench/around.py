@@ -29,6 +29,9 @@ class WireAround(Wire):
     def stop_probing(self) -> None:
         self.wire.stop_probing()
 
+    def say_if_slow(self, data: bytes) -> None:
+        self.wire.say_if_slow(data)
+
     async def linger(self) -> None:
         await self.wire.linger()
 

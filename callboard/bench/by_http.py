@@ -15,7 +15,8 @@ from callboard.bench.requests import FIRST_ID, Template, http_fault_of
 from callboard.bench.work import Act
 from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost
 from callboard.transports.client.pool import Origin, reach
-from callboard.transports.wire import SocketWire, SslWire
+from callboard.transports.ssl_wire import SslWire
+from callboard.transports.wire import SocketWire
 
 _GONE: Final = 404
 _REFUSED: Final = 401  # a token that was good once: the client, in another session, has a new one

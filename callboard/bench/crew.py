@@ -62,7 +62,9 @@ class Failed(msgspec.Struct, tag="failed"):
 
 
 class Done(msgspec.Struct, tag="done"):
-    """The last report."""
+    """The last report: for how many seconds was counted."""
+
+    seconds: float = 0.0
 
 
 Report: TypeAlias = Met | Counted | Failed | Done
@@ -99,6 +101,7 @@ class Crew:
     _stopped: trio.Event = attrs.field(factory=trio.Event, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _begin: bytes = attrs.field(default=b"", init=False)
+    _seconds: float = attrs.field(default=0.0, init=False)
 
     async def run(self) -> float:
         """As `Drive.run`. Raises what keeps one of them from beginning, and `WorkerLost`."""
@@ -112,6 +115,8 @@ class Crew:
                 failure = first_leaf(group)
         if failure is not None and not self._stopped.is_set():
             raise failure
+        if self.plan.requests is not None and self._seconds:
+            self.until = min(self.until, self.started + self._seconds)  # the slowest of them was done then
         return self.elapsed
 
     def stop(self) -> None:
@@ -195,6 +200,7 @@ class Crew:
                 raise self.failure_of(report)
             case Done():
                 self._in_flight.pop(number, None)
+                self._seconds = max(self._seconds, report.seconds)
 
     def _note(self, number: int, pids: Sequence[int]) -> None:
         """The processes of the server, as far as the process with this id has started them."""

@@ -51,7 +51,12 @@ OpenLane: TypeAlias = Open[Lane]
 
 def portion(whole: int, part: int, of: int) -> int:
     """So many of *whole*, which are as even as can be and make up all of it."""
-    return whole * (part + 1) // of - whole * part // of
+    return portion_start(whole, part + 1, of) - portion_start(whole, part, of)
+
+
+def portion_start(whole: int, part: int, of: int) -> int:
+    """How many of *whole* are in the portions before this one."""
+    return whole * part // of
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +70,8 @@ class LoadPlan:
     warmup: float = attrs.field(default=1.0, validator=attrs.validators.ge(0))
     ramp: float = attrs.field(default=0.0, validator=attrs.validators.ge(0))
     """Seconds in which workers begin, one after the other. A *pace* has its own."""
+    requests: int | None = attrs.field(default=None, validator=attrs.validators.optional(attrs.validators.ge(1)))
+    """So many are counted, if they can be made in the *duration*."""
     seed: int = 0
 
     def share(self, part: int, of: int) -> "LoadPlan":
@@ -74,6 +81,7 @@ class LoadPlan:
             sessions=max(1, portion(self.sessions, part, of)),
             concurrency=max(1, portion(self.concurrency, part, of)),
             pace=None if self.pace is None else self.pace.share(part, of),
+            requests=None if self.requests is None else max(1, portion(self.requests, part, of)),
             seed=self.seed + part,
         )
 
@@ -102,6 +110,9 @@ class Drive(ABC, Generic[W, L]):
     others_cpu: float = attrs.field(default=0.0, init=False)
     """Of one core: what the other load processes used."""
     is_stopped: bool = attrs.field(default=False, init=False)
+    is_limited: bool = attrs.field(default=False, init=False)
+    """Whether there are so many requests and no more: then each of them is allowed by `take`."""
+    _taken: int = attrs.field(default=0, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self) -> float:
@@ -160,26 +171,36 @@ class Drive(ABC, Generic[W, L]):
         begun = trio.current_time() if self.gate is None else await self.gate()
         self.started = begun + self.plan.warmup
         self.until = self.started + self.plan.duration
+        self.is_limited = self.plan.requests is not None
         self.begun.set()
         with trio.CancelScope(deadline=self.until + self.last_wait):
             await self.load(seats, begun)
+        if self.is_limited:
+            self.until = min(self.until, trio.current_time())  # all have been made
         await trio.sleep_until(self.until)  # the last one is due, and answered, a little earlier
+
+    def take(self, due: float) -> bool:
+        """Whether one more may be made, *due* then: of those that are counted there may be so many and no more."""
+        if due < self.started or self.plan.requests is None:
+            return True
+        self._taken += 1
+        return self._taken <= self.plan.requests
 
     def is_counted(self, due: float) -> bool:
         """Whether what was *due* then is counted: not while it is tried, or warms up."""
         return self.begun.is_set() and due >= self.started
 
-    def failed(self, kind: str, due: float, step: str = "") -> None:
-        """Count an error of what was *due* then."""
+    def failed(self, kind: str, due: float, step: str = "", text: str = "") -> None:
+        """Count an error of what was *due* then. The first *text* of a kind is kept as its example."""
         if self.is_counted(due):
-            self.tally.broke(kind, trio.current_time() - self.started, step=step)
+            self.tally.broke(kind, trio.current_time() - self.started, step=step, text=text)
 
     def _happened(self, event: str) -> None:
         if self.is_counted(trio.current_time()):
             self.tally.counts[event] += 1
 
     def _not_opened(self, error: CallboardError) -> None:
-        self.failed(kind_of(error), trio.current_time())
+        self.failed(kind_of(error), trio.current_time(), text=str(error))
 
 
 class Loop(Drive[W, L]):
@@ -200,7 +221,7 @@ class Loop(Drive[W, L]):
             chance = random.Random(f"{self.plan.seed}/{number}")  # noqa: S311  # the same run twice, not a secret
             await trio.sleep_until(begun + self.plan.ramp * number / self.plan.concurrency)
             seat = seats[number % len(seats)]
-            while (now := trio.current_time()) < self.until:
+            while (now := trio.current_time()) < self.until and self.take(now):
                 self.in_flight += 1
                 if not await self.turn(seat, chance, now):
                     await trio.sleep(PAUSE)
@@ -214,7 +235,7 @@ class Loop(Drive[W, L]):
         async with trio.open_nursery() as nursery:
             for number in itertools.count():
                 due = begun + pace.due(number)
-                if due >= self.until:
+                if due >= self.until or not self.take(due):
                     break
                 if number % MAX_AT_ONCE == 0 or due > trio.current_time():
                     await self.wait_due(seats[number % len(seats)], due)
@@ -304,7 +325,7 @@ class Engine(Loop[Work, Lane]):
             if seat.on_answer is not None:
                 seat.on_answer()
             return True
-        self.failed(kind_of(failure), due)
+        self.failed(kind_of(failure), due, text=str(failure))
         if lane is not None and lane.is_lost:
             seat.lose(lane)
             return True  # the next one waits for a session

@@ -141,7 +141,7 @@ class Fanout(Drive[Publication, ClientLane]):
                 self.tally.step(label).succeeded(now - began, now - self.started, is_late=now > self.until)
         except CallboardError as error:
             if self.is_counted(due):
-                self.failed(kind_of(error), due, label)
+                self.failed(kind_of(error), due, label, str(error))
             if lane.is_lost:
                 seat.lose(lane)
 
@@ -161,7 +161,7 @@ class Fanout(Drive[Publication, ClientLane]):
                     async for _ in changes:
                         self._heard(seat.number)
             except CallboardError as error:
-                self.failed(kind_of(error), trio.current_time(), "listen")
+                self.failed(kind_of(error), trio.current_time(), "listen", str(error))
             if lane.is_lost:
                 seat.lose(lane)
             await trio.sleep(PAUSE)

@@ -44,6 +44,13 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "memory_each": Figure("server memory per session", "bytes", profile="idle"),
     "cpu_at_rest": Figure("server CPU when idle", "cores", profile="idle"),
     "opened_in": Figure("all sessions opened in", "s", profile="idle"),
+    # Sessions that are kept apart.
+    "rounds": Figure("rounds", profile="isolation"),
+    "answers_checked": Figure("answers checked", profile="isolation"),
+    "leaks": Figure("answers with another session's canary", profile="isolation"),
+    "mixed_up": Figure("answers to another request", profile="isolation"),
+    "missing_canaries": Figure("answers without their canary", profile="isolation"),
+    "different_answers": Figure("answers that differ", profile="isolation"),
     # Processes that are killed.
     "kills": Figure("kills", profile="chaos"),
     "recovered": Figure("recovered", profile="chaos"),

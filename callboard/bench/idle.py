@@ -121,7 +121,7 @@ class Idle(Drive[Rest, ClientLane]):
                     now = trio.current_time()
                     self.tally.step(PING).succeeded(now - began, now - self.started)
                 except CallboardError as error:
-                    self.failed(kind_of(error), began, PING)
+                    self.failed(kind_of(error), began, PING, str(error))
                     self.tally.counts[LOST] += 1
 
         async with trio.open_nursery() as nursery:

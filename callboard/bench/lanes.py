@@ -75,26 +75,23 @@ def by_process(command: Command, options: Common, on_open: Callable[[Client], No
 class ChurnLane:
     """No session that lasts: each request opens one, and ends it."""
 
-    target: Target
-    options: Common
+    open: Open[Client]
     on_open: Callable[[Client], None]
-    seconds: float = math.inf
-    """So many for each to open."""
     is_lost: ClassVar[bool] = False
 
     async def do(self, act: Act) -> None:
-        async with within(self.seconds, lambda: connect(self.target, **self.options))() as client:
+        async with self.open() as client:
             self.on_open(client)
             await act.do(client)
 
 
-def by_churn(target: Target, options: Common, on_open: Callable[[Client], None], seconds: float = math.inf) -> OpenLane:
+def by_churn(open_client: Open[Client], on_open: Callable[[Client], None]) -> OpenLane:
     """Sessions that are opened, asked once and closed."""
 
     @asynccontextmanager
     async def open_lane() -> AsyncIterator[Lane]:
         await trio.lowlevel.checkpoint()
-        yield ChurnLane(target, options, on_open, seconds)
+        yield ChurnLane(open_client, on_open)
 
     return open_lane
 

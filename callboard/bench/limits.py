@@ -87,6 +87,20 @@ class Limit:
             f"{text[:100]!r}: unknown figure: expected p50, p99.9, max, errors, rate, or a figure of a profile"
         )
 
+    @property
+    def is_latency(self) -> bool:
+        return self.what == "max" or (self.what not in FIGURES and self.what[:1] == "p")
+
+    @property
+    def rank(self) -> float:
+        """The share of the requests that a limit on latency is about."""
+        return 1.0 if self.what == "max" else float(self.what[1:]) / 100
+
+    def holds(self, shown: ShownLimit) -> bool:
+        """Whether it is true of a run. Of an unknown figure nothing is."""
+        found = self.found_in(shown)
+        return not math.isnan(found) and _SIGNS[self.sign](found, self.value)
+
     def broken_by(self, shown: ShownLimit) -> bool:
         """Whether the limit is exceeded. An unknown figure exceeds its limit."""
         found = self.found_in(shown)
@@ -100,7 +114,7 @@ class Limit:
         if self.what in ("errors", "errors%", "rate"):
             return plain[self.what]
         # A request that still waits at the end has waited longest: a stall for good must not hide, either.
-        rank = 1.0 if self.what == "max" else float(self.what[1:]) / 100
+        rank = self.rank
         if shown.count == 0 or rank * (shown.count + shown.unanswered) > shown.count:
             return math.inf
         if self.what == "max":

@@ -13,6 +13,8 @@ class Pace:
 
     rate: float = attrs.field(validator=attrs.validators.gt(0))
     ramp: float = attrs.field(default=0.0, validator=attrs.validators.ge(0))
+    burst: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    """Requests that go at once. The rate is the same: after so many there is a pause."""
 
     part: int = 0
     of: int = attrs.field(default=1, validator=attrs.validators.ge(1))
@@ -21,6 +23,7 @@ class Pace:
     def due(self, number: int) -> float:
         """Seconds after the start at which request *number* (0 is the first) should go."""
         number = number * self.of + self.part
+        number -= number % self.burst
         during_ramp = self.rate * self.ramp / 2  # requests until the rate is reached
         if number < during_ramp:
             return float((2 * self.ramp * number / self.rate) ** 0.5)

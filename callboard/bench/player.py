@@ -3,21 +3,23 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import attrs
 import trio
 from trio.lowlevel import ParkingLot
 
 from callboard.actors.changes import ListChanged
+from callboard.bench.saved import filled, filled_uri, picked, text_of
 from callboard.bench.seats import Open
 from callboard.bench.steps import LISTS, NO_ANSWERS, Answers, Elicited, Listen, Scenario, StepRequest
 from callboard.bench.work import Act
 from callboard.client.client import Client, Common, connect
 from callboard.client.routes import Target
 from callboard.client.subscriptions import Change, ChangeStream
-from callboard.codecs.revisions import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+from callboard.codecs.revisions import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, Model, write
 from callboard.errors import CallboardError
 
 
@@ -73,15 +75,25 @@ class Player:
     def is_lost(self) -> bool:
         return self.client.is_lost
 
-    async def ask(self, request: StepRequest, answers: Answers) -> None:
-        """Raises `ToolFailed`, and what the client raises."""
+    async def ask(self, request: StepRequest, answers: Answers, values: dict[str, Any]) -> None:
+        """Make a request with the *values* that earlier ones have saved, and save its own. Raises `ToolFailed`,
+        `NotSaved`, and what the client raises."""
         self.answerer.current = request.answers.over(answers)
+        for name, _ in request.save:
+            values.pop(name, None)  # that of an earlier round is not this one's
+        result = await self._ask(request, values)
+        if request.save:
+            written = write(self.client.revision, result)
+            values.update({name: picked(written, path) for name, path in request.save})
+
+    async def _ask(self, request: StepRequest, values: Mapping[str, Any]) -> Model:
+        name = filled_uri(request.name, values) if request.refers and request.kind == "read" else request.name
+        args = filled(request.args, values) if request.refers else request.args
         if request.kind == "prompt":
-            await self.client.prompt_with(request.name, request.args)
-        elif request.kind == "list":
-            await self.client.list_anew(request.name)
-        else:
-            await Act(kind=request.kind, name=request.name, arguments=request.args).do(self.client)
+            return await self.client.prompt_with(name, {key: text_of(value) for key, value in args.items()})
+        if request.kind == "list":
+            return await self.client.list_anew(name)
+        return await Act(kind=request.kind, name=name, arguments=args).do(self.client)
 
     async def listen(self, step: Listen) -> None:
         """From now on, and once only. Raises what the client raises."""

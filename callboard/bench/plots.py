@@ -13,6 +13,8 @@ LEFT: Final = 88
 RIGHT: Final = 56
 TOP: Final = 14
 BOTTOM: Final = 44
+SPOT_LINE: Final = 24
+"""Between two lines of text that is shown for a place under the mouse."""
 
 Point = tuple[float, float]
 
@@ -25,6 +27,15 @@ class Series:
     points: Sequence[Point]
     style: str
     is_area: bool = False
+
+
+@attrs.frozen
+class Spot:
+    """What is shown while the mouse is between two places of the horizontal axis: a line of text for each run."""
+
+    low: float
+    high: float
+    lines: Sequence[str]
 
 
 @attrs.frozen
@@ -54,6 +65,14 @@ def share_axis(highest: float) -> Axis:
     return Axis(0, top, [(step * n, f"{step * n:g} %") for n in range(round(top / step) + 1)])
 
 
+def rate_axis(highest: float) -> Axis:
+    """Requests each second, from none on."""
+    highest = max(highest, 1.0)
+    step = _round_step(highest / 5)
+    top = step * math.ceil(highest / step * (1 - 1e-9))
+    return Axis(0, top, [(step * n, f"{step * n:,g}/s") for n in range(round(top / step) + 1)])
+
+
 def latency_axis(latencies: Iterable[float]) -> Axis:
     """Powers of ten, for logarithms of seconds: microseconds and seconds stand on one page."""
     found = [one for one in latencies if one > 0] or [1e-3]
@@ -76,16 +95,29 @@ def log(value: float) -> float:
     return math.log10(max(value, 1e-6))
 
 
-def plot(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
-    """A figure with its caption and, for several lines, what each is."""
+def plot(title: str, x: Axis, y: Axis, series: Sequence[Series], spots: Sequence[Spot] = ()) -> str:
+    """A figure with its caption and, for several lines, what each is. The text of a spot is shown by the style sheet
+    alone, without a script."""
 
     def place(point: Point) -> str:
         return f"{x.place(point[0], LEFT, WIDTH - RIGHT):.1f},{y.place(point[1], HEIGHT - BOTTOM, TOP):.1f}"
 
     lines = "".join(_line(one, place, y.low) for one in series if one.points)
     names = " ".join(f'<span class="key {one.style}"><span>{escape(one.name)}</span></span>' for one in series)
-    drawing = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{_grid(x, y)}{lines}</svg>'
+    content = _grid(x, y) + lines + "".join(_spot(x, one) for one in spots)
+    drawing = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{content}</svg>'
     return f"<figure><figcaption><b>{escape(title)}</b> {names}</figcaption>{drawing}</figure>"
+
+
+def _spot(x: Axis, spot: Spot) -> str:
+    left, right = (x.place(at, LEFT, WIDTH - RIGHT) for at in (spot.low, spot.high))
+    texts = "".join(
+        f'<text class="tip" x="{LEFT + 8}" y="{TOP + 20 + SPOT_LINE * number}">{escape(line)}</text>'
+        for number, line in enumerate(spot.lines)
+    )
+    width, height = max(right - left, 0.5), HEIGHT - BOTTOM - TOP
+    area = f'<rect x="{left:.1f}" y="{TOP}" width="{width:.1f}" height="{height}"/>'
+    return f'<g class="spot">{area}{texts}</g>'
 
 
 def _grid(x: Axis, y: Axis) -> str:
@@ -120,7 +152,7 @@ def _round_step(rough: float) -> float:
 
 def _power(power: int) -> str:
     """Ten to the *power* seconds, as people read it."""
-    for unit, least in (("s", 0), ("ms", -3), ("us", -6)):
+    for unit, least in (("s", 0), ("ms", -3), ("\N{MICRO SIGN}s", -6)):
         if power >= least:
             return f"{10 ** (power - least)} {unit}"
     return "0"

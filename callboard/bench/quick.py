@@ -18,7 +18,10 @@ class Counts(Protocol):
 
     in_flight: int
     until: float
+    is_limited: bool
     work: Any
+
+    def take(self, due: float) -> bool: ...
 
     def settle(
         self, seat: Seat[Any], lane: QuickLane, due: float, failure: CallboardError | None, now: float
@@ -62,13 +65,14 @@ class Follower:
         self._is_asking = False
         engine, now, due = self.engine, trio.current_time(), self._due
         arrived = self.lane.hub.arrived()
-        if failure is None and now < engine.until:
+        if failure is None and now < engine.until and (not engine.is_limited or engine.take(now)):
             engine.in_flight += 1
             self._begin(now)  # first of all: so the server has something to do while we count
             engine.settle(self.seat, self.lane, due, None, arrived)
             return
         self._may_follow = engine.settle(self.seat, self.lane, due, failure, arrived)
-        if now < engine.until and self._may_follow and not self.lane.is_lost:
+        may_begin = now < engine.until and self._may_follow and not self.lane.is_lost
+        if may_begin and (not engine.is_limited or engine.take(now)):
             engine.in_flight += 1
             self._begin(now)
         else:

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from callboard.bench.work import Act, ToolFailed
+from callboard.bench.work import MAX_SAID, Act, ToolFailed
 from callboard.errors import BadAnswer, CallboardError, HttpRefused, ServerRefused
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -40,7 +40,20 @@ class Answer(msgspec.Struct):
     error: Failure | None = None
 
 
+class Block(msgspec.Struct):
+    text: str = ""
+
+
+class Failing(msgspec.Struct):
+    content: list[Block] = []
+
+
+class FailedAnswer(msgspec.Struct):
+    result: Failing
+
+
 decode: Final = msgspec.json.Decoder(Answer).decode
+_decode_failed: Final = msgspec.json.Decoder(FailedAnswer).decode
 
 
 @attrs.frozen
@@ -75,27 +88,38 @@ class Template:
         return (b"%d" % number).join(self.pieces)
 
 
-def fault_of(answer: Answer, act: Act) -> CallboardError | None:
-    """Raise the error that the client would raise for an invalid response."""
+def fault_of(answer: Answer, act: Act, written: bytes) -> CallboardError | None:
+    """The error that the client would raise for this answer, *written* so; None for a good one."""
     if answer.error is not None:
         return ServerRefused(answer.error.code, answer.error.message)
     if answer.result is None or answer.result.result_type != "complete":
         return BadAnswer("not a valid result of this request")
     if answer.result.is_error:
-        return ToolFailed(f"the tool {act.name} failed")
+        return ToolFailed(f"the tool {act.name} failed: {_reason(written)}")
     return None
+
+
+def _reason(written: bytes) -> str:
+    """What a tool said when it failed. Read a second time, because most do not fail."""
+    try:
+        said = next((block.text for block in _decode_failed(written).result.content if block.text), "")
+    except UNREADABLE:
+        said = ""
+    return " ".join(said[:MAX_SAID].split()) or "no reason given"
 
 
 def http_fault_of(status: int, body: bytes, number: int, act: Act) -> CallboardError | None:
     """The same for an answer by HTTP, be it JSON or a stream of events."""
+    whole = body
     if not body.startswith(b"{"):
         events = [line[5:] for line in body.splitlines() if line.startswith(b"data:") and len(line) > len(b"data: ")]
         body = events[-1] if events else b""
     try:
         answer = decode(body)
     except UNREADABLE:
-        return HttpRefused(status, "") if status != 200 else BadAnswer("not JSON-RPC")
-    fault = fault_of(answer, act)
+        text = whole[:MAX_SAID].decode("utf-8", "replace")
+        return HttpRefused(status, text) if status != 200 else BadAnswer(f"not JSON-RPC: {text}")
+    fault = fault_of(answer, act, body)
     if isinstance(fault, ServerRefused):
         return fault
     if status != 200:

@@ -8,6 +8,8 @@ from typing import Any, Final, Self
 
 import attrs
 
+from callboard.bench.found import LimitFound
+from callboard.bench.provenance import Provenance
 from callboard.bench.tally import PERCENTILES, Tally
 from callboard.errors import CallboardError
 
@@ -35,6 +37,9 @@ class BenchResult:
     server_cpu: float | None = None
     figures: Mapping[str, float] = attrs.field(factory=dict)
     """Other figures; `callboard.bench.figures` explains their names."""
+    provenance: Provenance = attrs.field(factory=Provenance)
+    find_limit: LimitFound | None = None
+    """What a search for the highest rate has found: the other figures are those at this rate."""
 
     @property
     def rate(self) -> float:
@@ -112,6 +117,7 @@ class BenchResult:
         """For scripts: the figures first, and at the end what they were made of."""
         return {
             "format": FORMAT,
+            "run": self.provenance.as_json(),
             "target": self.target,
             "work": self.work,
             "revision": self.revision,
@@ -124,9 +130,12 @@ class BenchResult:
             "latency_ms": {
                 **{f"p{percent:g}": _milliseconds(self.percentile(percent)) for percent in PERCENTILES},
                 "max": _milliseconds(self.longest),
+                "mean": _milliseconds(self.tally.mean),
             },
             "errors": dict(self.tally.errors),
+            "error_examples": dict(self.tally.examples),
             "error_percent": round(self.error_percent, 3),
+            "find_limit": None if self.find_limit is None else self.find_limit.as_json(),
             "silences": [list(span) for span in self.silences],
             "generator_cpu": round(self.generator_cpu, 3),
             "generator_was_the_limit": self.is_bound_by_generator,
@@ -152,11 +161,12 @@ class BenchResult:
         return found
 
     def as_csv(self) -> str:
-        """Counts of each second as CSV."""
-        lines = ["second,requests,p50_ms,p99_ms,max_ms,errors"]
+        """Counts of each second as CSV. The first columns are figures; the last two say of which run they are."""
+        lines = ["second,requests,p50_ms,p99_ms,max_ms,errors,started,label"]
+        run = f"{self.provenance.started},{_quoted(self.provenance.label)}"
         for second, count, half, most, longest, failed in self.by_second():
             times = ",".join("" if math.isnan(one) else f"{one * 1e3:.3f}" for one in (half, most, longest))
-            lines.append(f"{second},{count},{times},{failed}")
+            lines.append(f"{second},{count},{times},{failed},{run}")
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -177,6 +187,8 @@ class BenchResult:
                 server_rss=written["server_rss"],
                 server_cpu=written["server_cpu"],
                 figures=written.get("figures", {}),
+                provenance=Provenance.of_json(written.get("run")),
+                find_limit=None if written.get("find_limit") is None else LimitFound.of_json(written["find_limit"]),
             )
         except OSError as error:
             raise NotAResult(f"{file}: {error.strerror or error}") from None
@@ -201,6 +213,12 @@ def _step(counted: Tally) -> dict[str, Any]:
         "errors": dict(counted.errors),
         **counted.counts,
     }
+
+
+def _quoted(text: str) -> str:
+    """A cell of CSV. One that begins like a formula is made text, for spreadsheets compute it."""
+    text = f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    return '"' + text.replace('"', '""') + '"' if text else ""
 
 
 def _milliseconds(seconds: float) -> float | None:

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, cast
 
 import attrs
 
+from callboard.bench.saved import MAX_DEPTH, NAME, references
 from callboard.bench.steps import (
     ACTIONS,
     LISTED,
@@ -58,10 +59,10 @@ def parse_scenario(text: str, file: Path) -> Scenario:
 _FILE_KEYS: Final = ("name", "script", "steps", "session", "answer")
 _SCRIPT_KEYS: Final = ("name", "weight", "session", "answer", "steps")
 _STEPS: Final[dict[str, tuple[str, ...]]] = {
-    "call": ("args", "label", "cancel_after", "answer"),
-    "read": ("label",),
-    "list": ("label",),
-    "prompt": ("args", "label"),
+    "call": ("args", "label", "cancel_after", "answer", "save"),
+    "read": ("label", "save"),
+    "list": ("label", "save"),
+    "prompt": ("args", "label", "save"),
     "think": (),
     "subscribe": (),
     "listen": (),
@@ -105,6 +106,7 @@ class _Reading:
             place.wrong(f"are more than {MAX_STEPS:,}, counting repetitions")
         if place is not None:
             _check_heard(place, steps)
+            _check_saved(place, set())
         default = self.name if of_file else f"script {number + 1}"
         return Script(
             name=_text(table, "name", default),
@@ -122,6 +124,52 @@ def _check_heard(place: Place, steps: Sequence[Step]) -> None:
             first = "listen" if step.topic in LISTS else "subscribe"
             topic = quoted(step.topic)
             place.wrong(f"wait for {topic}, but nothing subscribes to it: add {{ {first} = {topic} }}")
+
+
+def _check_saved(place: Place, saved: set[str]) -> None:
+    """Whether each `${name}` was saved by an earlier step. Adds the names of these steps to *saved*."""
+    for step in _entries(place, "a list of steps") if place.node.items is not None else ():
+        members = step.node.members or {}
+        for key in ("args", "read"):
+            if key in members:
+                _check_references(step.member(key, members[key]), saved)
+        if "steps" in members:
+            _check_saved(step.member("steps", members["steps"]), saved)
+        if "save" in members:
+            node = members["save"]
+            saved |= set(node.members) if node.members is not None else {str(node.value)}
+
+
+def _check_references(place: Place, saved: set[str]) -> None:
+    for name, node in (place.node.members or {}).items():
+        _check_references(place.member(name, node), saved)
+    for node in place.node.items or ():
+        _check_references(Place(node, place.where, place.report), saved)
+    for referred in references(place.node.value):
+        if referred is not None and referred not in saved:
+            hint = nearest(referred, saved) or "; write $${ for a plain ${"
+            place.wrong(f"${{{referred}}} is not saved by an earlier step of this script{hint}")
+
+
+def _saved(kind: str, table: Table) -> tuple[tuple[str, str], ...]:
+    """The names and paths of `save`."""
+    place = table.members.get("save")
+    if place is None:
+        return ()
+    if "cancel_after" in table.members:
+        place.wrong("needs a result, and cancel_after cancels the call: remove one of them")
+    if place.node.members is None:
+        if kind == "list":
+            place.wrong('needs a path into the list, as { tool = "tools.0.name" }')
+        found = {_named(place): ""}
+    else:
+        found = {name: _named(place.member(name, node)) for name, node in place.node.members.items()}
+    for name, path in found.items():
+        if name and not NAME.fullmatch(name):
+            place.wrong(f"{quoted(name)} is not a name: expected letters, digits and _")
+        if path.count(".") >= MAX_DEPTH:
+            place.wrong(f"{quoted(path)} has more than {MAX_DEPTH} steps")
+    return tuple(found.items())
 
 
 def _length(steps: Sequence[Step]) -> int:
@@ -178,6 +226,8 @@ def _request(kind: Literal["call", "read", "list", "prompt"], table: Table) -> S
         args=args,
         cancel_after=None if after is None else _time(table, "cancel_after", 1.0),
         answers=_answers(table),
+        save=_saved(kind, table),
+        refers=any(True for _ in references([args, name if kind == "read" else ""])),
     )
 
 

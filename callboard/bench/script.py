@@ -2,15 +2,15 @@
 
 import math
 import random
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 import trio
 
 from callboard.bench.engine import TRIES, Loop, kind_of
 from callboard.bench.player import Player
-from callboard.bench.seats import Seat
+from callboard.bench.seats import RENEWED, Seat
 from callboard.bench.steps import Await, Listen, Repeat, Scenario, Script, Step, StepRequest, Think
 from callboard.bench.tally import UNANSWERED
 from callboard.errors import CallboardError, CannotConnect, ConnectionLost, RequestTimedOut
@@ -38,6 +38,12 @@ class Scripts(Loop[Scenario, Player]):
     def __attrs_post_init__(self) -> None:
         self._given_back, self._free = trio.open_memory_channel(self.sessions)
 
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """With as many renewed sessions as have a latency: one that opens at the very end has none."""
+        opened = self.tally.steps.get(OPENING)
+        return {**super().figures, **({} if opened is None else {RENEWED: float(opened.count)})}
+
     async def rehearse(self, seats: Sequence[Seat[Player]]) -> None:
         for script in self.work.scripts:
             for step in script.walk():
@@ -45,15 +51,16 @@ class Scripts(Loop[Scenario, Player]):
                     self.tally.step(step.label)  # in the order of the file
         player = await seats[0].lane()
         for script in self.work.scripts:
+            values = dict[str, Any]()
             for step in script.walk():
-                await self._try(player, script, step)
+                await self._try(player, script, step, values)
         for seat in seats:
             self._given_back.send_nowait(seat)
 
-    async def _try(self, player: Player, script: Script, step: Step) -> None:
+    async def _try(self, player: Player, script: Script, step: Step, values: dict[str, Any]) -> None:
         for left in reversed(range(TRIES)):
             try:
-                await _rehearse(player, script, step)
+                await _rehearse(player, script, step, values)
                 break
             except (ConnectionLost, RequestTimedOut):
                 raise
@@ -113,6 +120,8 @@ class _Scene:
     chance: random.Random
     due: float | None
     is_connected: bool = True
+    values: dict[str, Any] = attrs.field(factory=dict, init=False)
+    """What its steps have saved."""
 
     async def play(self, steps: Sequence[Step]) -> None:
         """Raises `_Cut`."""
@@ -138,7 +147,7 @@ class _Scene:
         try:
             after = math.inf if request.cancel_after is None else request.cancel_after
             with trio.move_on_after(after) as scope:
-                await self.player.ask(request, self.script.answers)
+                await self.player.ask(request, self.script.answers, self.values)
             is_settled = True
             now = trio.current_time()
             if due < drive.started:
@@ -180,7 +189,7 @@ class _Scene:
         return trio.current_time() if due is None else due
 
     def _failed(self, error: CallboardError, due: float, label: str) -> None:
-        self.drive.failed(kind_of(error), due, label)
+        self.drive.failed(kind_of(error), due, label, str(error))
         self.is_connected = self.is_connected and not isinstance(error, ConnectionLost | CannotConnect)
         if self.player.is_lost:
             self.seat.lose(self.player)
@@ -188,10 +197,10 @@ class _Scene:
             raise _Cut from error
 
 
-async def _rehearse(player: Player, script: Script, step: Step) -> None:
+async def _rehearse(player: Player, script: Script, step: Step, values: dict[str, Any]) -> None:
     if isinstance(step, StepRequest):
         with trio.move_on_after(math.inf if step.cancel_after is None else step.cancel_after):
-            await player.ask(step, script.answers)
+            await player.ask(step, script.answers, values)
     elif isinstance(step, Listen):
         await player.listen(step)
     elif isinstance(step, Await) and not await _hears(player, step):

@@ -26,7 +26,8 @@ from callboard.transports.client.process import ProcessLink
 from callboard.transports.client.websocket import WebSocketLink
 from callboard.transports.lines import LineConnection
 from callboard.transports.pipe import PipeEnd
-from callboard.transports.wire import READ_SIZE, SocketWire, SslWire
+from callboard.transports.ssl_wire import SslWire
+from callboard.transports.wire import READ_SIZE, SocketWire
 
 MAX_HELD: Final = 16 * 1024 * 1024
 """Bytes that wait for the client. A server that says more than it can take in meanwhile is too much for a fast lane."""
@@ -168,7 +169,7 @@ class SharedLane(QuickLane):
                 found = self._waiting.pop(answer.id, None)  # type: ignore[arg-type]  # another type is no key
                 if found is not None:
                     act, settled = found
-                    settled(fault_of(answer, act))
+                    settled(fault_of(answer, act, message))
                     continue
             if not self.inlet.put(raw):
                 self.close("too much unread data from the server")

@@ -60,6 +60,10 @@ class StepRequest:
     args: dict[str, Any] = attrs.field(factory=dict)
     cancel_after: float | None = None
     answers: Answers = NO_ANSWERS
+    save: tuple[tuple[str, str], ...] = ()
+    """Names of values for later steps, and where they are in the result; without a path, the main part of it."""
+    refers: bool = False
+    """Whether it has `${name}` in its arguments or its URI."""
 
 
 @attrs.frozen

@@ -126,7 +126,7 @@ class Storm(Drive[Work, ClientLane]):
             await trio.sleep_until(due)
 
     def _failed(self, seat: Seat[ClientLane], lane: ClientLane, error: CallboardError, due: float, step: str) -> None:
-        self.failed(kind_of(error), due, step)
+        self.failed(kind_of(error), due, step, str(error))
         if lane.is_lost:
             seat.lose(lane)
 

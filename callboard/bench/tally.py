@@ -6,11 +6,13 @@ takes some kilobytes, and those of several processes can be added up.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Self
 
 import attrs
 from hdrh.histogram import HdrHistogram
+
+from callboard.supervisor.printable import clean
 
 LONGEST: Final = 600_000_000
 """Longest latency that is told apart, in microseconds: as long as a request may take."""
@@ -24,6 +26,9 @@ MAX_KINDS: Final = 200
 
 MAX_KIND: Final = 100
 """Characters of one."""
+
+MAX_EXAMPLE: Final = 300
+"""Characters of the text that stands for all errors of a kind. It comes from a server."""
 
 OTHERS: Final = "others"
 UNANSWERED: Final = "no response before the end"
@@ -58,6 +63,8 @@ class Tally:
     seconds: dict[int, Any] = attrs.field(factory=dict)
     """A histogram for each second since the start."""
     errors: Counter[str] = attrs.field(factory=Counter)
+    examples: dict[str, str] = attrs.field(factory=dict)
+    """The text of the first error of each kind, where it has one."""
     failed: dict[int, int] = attrs.field(factory=dict)
     """Errors in each second."""
     late: int = 0
@@ -92,18 +99,21 @@ class Tally:
         record(self.latencies, microseconds)
         return microseconds
 
-    def broke(self, kind: str, at: float, *, step: str = "") -> None:
-        """A request ended with an error."""
+    def broke(self, kind: str, at: float, *, step: str = "", text: str = "") -> None:
+        """A request ended with an error; *text* is what it said."""
         if step:
             self.step(step).broke(kind, at)
         kind = kind[:MAX_KIND]
-        self.errors[kind if kind in self.errors or len(self.errors) < MAX_KINDS else OTHERS] += 1
+        kind = kind if kind in self.errors or len(self.errors) < MAX_KINDS else OTHERS
+        if text and kind not in self.examples:
+            self.examples[kind] = " ".join(clean(text[:MAX_EXAMPLE]).split())
+        self.errors[kind] += 1
         self.failed[int(at)] = self.failed.get(int(at), 0) + 1
 
     def add(self, other: "Tally") -> None:
         """Take in what another process counted in the same seconds."""
         self.latencies.add(other.latencies)
-        self.errors.update(other.errors)
+        self._add_errors(other)
         self.late += other.late
         self.early += other.early
         self.counts.update(other.counts)
@@ -115,6 +125,19 @@ class Tally:
             if second not in self.seconds:
                 self.seconds[second] = histogram(DIGITS_OF_A_SECOND)
             self.seconds[second].add(counted)
+
+    def _add_errors(self, other: "Tally") -> None:
+        for kind, count in other.errors.items():
+            known = kind if kind in self.errors or len(self.errors) < MAX_KINDS else OTHERS
+            self.errors[known] += count
+            if kind in other.examples:
+                self.examples.setdefault(known, other.examples[kind])
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Take *secrets* out of the examples: a server may repeat what it was sent."""
+        for secret in secrets:
+            for kind, text in self.examples.items():
+                self.examples[kind] = text.replace(secret, "***") if secret else text
 
     @property
     def count(self) -> int:
@@ -140,6 +163,10 @@ class Tally:
         return {percent: float(found.get(percent, math.nan)) / 1e6 for percent in PERCENTILES}
 
     @property
+    def mean(self) -> float:
+        return float(self.latencies.get_mean_value()) / 1e6 if self.count else math.nan
+
+    @property
     def longest(self) -> float:
         return float(self.latencies.get_max_value()) / 1e6 if self.count else math.nan
 
@@ -155,6 +182,7 @@ class Tally:
             "latencies": _written(self.latencies),
             "seconds": {str(second): _written(counted) for second, counted in sorted(self.seconds.items())},
             "errors": dict(self.errors),
+            "examples": dict(self.examples),
             "late": self.late,
             "early": self.early,
             "failed": {str(second): count for second, count in sorted(self.failed.items())},
@@ -169,6 +197,7 @@ class Tally:
             latencies=_read(written["latencies"]),
             seconds={int(second): _read(counted) for second, counted in written["seconds"].items()},
             errors=Counter(written["errors"]),
+            examples={str(kind): str(text) for kind, text in written.get("examples", {}).items()},
             late=int(written["late"]),
             early=int(written.get("early", 0)),
             failed={int(second): int(count) for second, count in written["failed"].items()},

@@ -8,7 +8,7 @@ import attrs
 from msgspec import UNSET
 
 from callboard.client.client import Client
-from callboard.codecs.revisions import CallToolResult, TextContent, Tool
+from callboard.codecs.revisions import CallToolResult, Model, TextContent, Tool
 from callboard.errors import CallboardError
 
 Kind: TypeAlias = Literal["call", "read", "list"]
@@ -41,16 +41,16 @@ class Act:
     def __str__(self) -> str:
         return "list tools" if self.kind == "list" else f"{self.kind} {self.name}"
 
-    async def do(self, client: Client) -> None:
-        """Make the request. Raises `ToolFailed`, and what the client raises."""
+    async def do(self, client: Client) -> Model:
+        """Make the request, and return its result. Raises `ToolFailed`, and what the client raises."""
         if self.kind == "call":
             result = await client.call_with(self.name, self.arguments)
             if result.is_error is True:
                 raise ToolFailed(f"the tool {self.name} failed: {_said(result)}")
-        elif self.kind == "read":
-            await client.read_anew(self.name)
-        else:
-            await client.list_anew()
+            return result
+        if self.kind == "read":
+            return await client.read_anew(self.name)
+        return await client.list_anew()
 
 
 def _said(result: CallToolResult) -> str:

@@ -1,12 +1,15 @@
-"""`key=value` and `key:=json`: the arguments of a tool, as they are typed."""
+"""`key=value` and `key:=json`: the arguments of a tool, as they are typed, or as files have them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote
 
 import msgspec
 
+from callboard.cli.input_files import BadArgument, InputFiles, checked_utf8, is_file, shown_name
+from callboard.cli.schema_words import at
 from callboard.codecs.revisions import Tool
+
+__all__ = ["BadArgument", "read_arguments", "read_headers", "read_texts"]
 
 _JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
 _KINDS: Final[Mapping[type, str]] = {
@@ -20,35 +23,55 @@ _KINDS: Final[Mapping[type, str]] = {
 }
 
 
-class BadArgument(ValueError):
-    """Invalid command-line arguments. The message is one line."""
+_BINARY_FORMATS: Final = frozenset({"byte", "binary", "base64"})
 
 
-def read_arguments(typed: Sequence[str], tool: Tool | None = None) -> dict[str, Any]:
+def read_arguments(typed: Sequence[str], tool: Tool | None = None, whole: str | None = None) -> dict[str, Any]:
     """The arguments as JSON values. The text after `=` is a string, unless the tool's schema has another type.
 
-    Raises `BadArgument`.
+    *whole* is a JSON object, or names a file with one; single arguments go before its members. Raises `BadArgument`.
     """
     found: dict[str, Any] = {}
-    wanted = _wanted(tool)
+    files = InputFiles()
     for one in typed:
         key, is_json, value = _split(one)
         if key in found:
             raise BadArgument(f"duplicate argument {key!r}")
-        found[key] = _decoded(one, value) if is_json else _fitting(value, wanted.get(key, frozenset()))
+        if is_json:
+            found[key] = _decoded(files.data(value, key) if is_file(value) else value, _place(one, value))
+        elif is_file(value):
+            text = files.text_or_base64(value, key, is_binary=_is_binary(tool, key))
+            found[key] = _fitting(text, _kinds_of(tool, key))
+        else:
+            found[key] = _fitting(files.text(value, key), _kinds_of(tool, key))
+    return found if whole is None else {**_object(whole, files), **found}
+
+
+def _object(whole: str, files: InputFiles) -> dict[str, Any]:
+    """The object of `--args`."""
+    text = files.data(whole, "--args") if is_file(whole) else checked_utf8(whole, "--args")
+    found = _decoded(text, shown_name(whole) if is_file(whole) else "--args")
+    if not isinstance(found, dict):
+        raise BadArgument("--args: expected a JSON object")
     return found
+
+
+def _place(one: str, value: str) -> str:
+    """The place of a JSON value, for a message: its file, or what was typed."""
+    return shown_name(value) if is_file(value) else repr(one[:100])
 
 
 def read_texts(typed: Sequence[str]) -> dict[str, str]:
     """The same for a prompt: its arguments are strings. Raises `BadArgument`."""
     found: dict[str, str] = {}
+    files = InputFiles()
     for one in typed:
         key, is_json, value = _split(one)
         if is_json:
             raise BadArgument(f"{one[:100]!r}: arguments of prompts are strings: write {key}=value")
         if key in found:
             raise BadArgument(f"duplicate argument {key!r}")
-        found[key] = value
+        found[key] = files.text(value, key)
     return found
 
 
@@ -64,7 +87,7 @@ def read_headers(typed: Sequence[str]) -> dict[str, str]:
 
 
 def _split(one: str) -> tuple[str, bool, str]:
-    key, equals, value = one.partition("=")
+    key, equals, value = checked_utf8(one, "argument").partition("=")
     is_json = key.endswith(":")
     key = key.removesuffix(":") if is_json else key
     if not equals or not key:
@@ -72,19 +95,29 @@ def _split(one: str) -> tuple[str, bool, str]:
     return key, is_json, value
 
 
-def _decoded(one: str, value: str) -> Any:
+def _decoded(value: str | bytes, where: str) -> Any:
     try:
         return msgspec.json.decode(value)
-    except msgspec.MsgspecError as error:
-        raise BadArgument(f"invalid JSON in {one[:100]!r}: {error}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadArgument(f"invalid JSON in {where}: {error}") from None
 
 
-def _wanted(tool: Tool | None) -> Mapping[str, frozenset[str]]:
-    """By argument, the types that the tool's schema allows, where it says so in plain words."""
+def _schema_of(tool: Tool | None, key: str) -> object:
     properties = None if tool is None else tool.input_schema.get("properties")
-    if tool is None or not isinstance(properties, Mapping):
-        return {}
-    return {name: _kinds(schema, tool.input_schema) for name, schema in properties.items()}
+    return properties.get(key) if isinstance(properties, Mapping) else None
+
+
+def _kinds_of(tool: Tool | None, key: str) -> frozenset[str]:
+    """The types that the tool's schema allows for an argument, where it says so in plain words."""
+    return frozenset() if tool is None else _kinds(_schema_of(tool, key), tool.input_schema)
+
+
+def _is_binary(tool: Tool | None, key: str) -> bool:
+    """Whether the tool wants bytes there, which JSON has as base64."""
+    schema = _schema_of(tool, key)
+    if not isinstance(schema, Mapping):
+        return False
+    return schema.get("contentEncoding") == "base64" or schema.get("format") in _BINARY_FORMATS
 
 
 def _kinds(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
@@ -105,17 +138,8 @@ def _kinds(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
             waiting += one[word] if isinstance(one.get(word), list) else ()
         if isinstance(place, str) and place not in followed:
             followed.add(place)
-            waiting.append(_at(place, root))
+            waiting.append(at(place, root))
     return frozenset(found)
-
-
-def _at(place: str, root: Mapping[str, Any]) -> object:
-    """The target of a reference within the schema; None if it points elsewhere."""
-    start, *steps = unquote(place).split("/")
-    here: object = root if start == "#" else None
-    for step in steps:
-        here = here.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(here, Mapping) else None
-    return here
 
 
 def _fitting(value: str, kinds: frozenset[str]) -> Any:

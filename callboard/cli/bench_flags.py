@@ -1,5 +1,6 @@
 """The flags of `bench`, and what they mean."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -9,19 +10,27 @@ import msgspec
 from cyclopts import Group, Parameter
 
 from callboard.bench.engine import LoadPlan
+from callboard.bench.identities import BadTokens, read_tokens
 from callboard.bench.limits import BadLimit, Limit
 from callboard.bench.pace import Pace
+from callboard.bench.provenance import MAX_LABEL
+from callboard.bench.search import Conditions
 from callboard.bench.steps import Scenario
 from callboard.bench.times import HOW, read_time
 from callboard.bench.work import Act, Work
 from callboard.cli.arguments import BadArgument
-from callboard.cli.profiles import CONCURRENCY_OF, COUNTED, EVERY_OF, SESSIONS_OF, Profile, read_scenario
+from callboard.cli.bench_checks import check_flags
+from callboard.cli.profiles import CONCURRENCY_OF, COUNTED, SESSIONS_OF, Profile, read_scenario
+from callboard.supervisor.printable import clean
 
 _WHAT: Final = Group("Requests", sort_key=0)
 _HOW: Final = Group("Load", help="Times are 500ms, 10s, 2m, or a number of seconds.", sort_key=1)
 _OUT: Final = Group("Output", sort_key=2)
-MAX_PROCESSES: Final = 64
-"""Processes that make load. More than a machine has cores are of no use."""
+LONGEST_COUNT: Final = "10m"
+"""Longest time in which `--requests` are made, by default: a server that hangs is not waited for without end."""
+
+PROBE: Final = ("5s", "500ms")
+"""Duration of each probe of `--find-limit`, and of its warm-up: a dozen of them take a minute."""
 
 _FLAG: Final = Parameter(negative="", show_default=False)
 _MANY: Final = Parameter(negative="", json_list=False)
@@ -60,7 +69,7 @@ class Load:
         Parameter(
             group=_WHAT,
             help="TOML file with scripts that each session repeats: calls, pauses, subscriptions, cancellations, "
-            "answers to elicitation.",
+            "answers to elicitation. Or a recording to play again: FILE.jsonl, or FILE.jsonl#SERVER.",
         ),
     ] = None
     sessions: Annotated[
@@ -68,14 +77,14 @@ class Load:
         Parameter(
             group=_HOW,
             help="Number of sessions (of processes, if the target is a command); fanout: of subscribers. Default: 1; "
-            "fanout and idle: 10.",
+            "fanout and idle: 10; isolation: 8.",
         ),
     ] = None
     concurrency: Annotated[
         int | None,
         Parameter(
             group=_HOW,
-            help="Requests in flight (closed loop). Default: the number of sessions; storm: 50.",
+            help="Requests in flight (closed loop). Default: the number of sessions; storm: 50; isolation: 32.",
         ),
     ] = None
     rate: Annotated[
@@ -86,8 +95,30 @@ class Load:
             "that stalls of the server are included.",
         ),
     ] = None
-    duration: Annotated[str, Parameter(group=_HOW, help="Duration of the measurement.")] = "10s"
-    warmup: Annotated[str, Parameter(group=_HOW, help="Duration of load before the measurement.")] = "1s"
+    find_limit: Annotated[
+        list[str] | None,
+        _MANY,
+        Parameter(
+            group=_HOW,
+            help="Search for the highest rate at which this is true: p99<50ms, max<1s, errors<0.1%. May be repeated: "
+            "all must hold. --rate is the first rate to try, --duration that of each probe (5s).",
+        ),
+    ] = None
+    burst: Annotated[
+        str | None,
+        Parameter(group=_HOW, help="Requests at once, and how often (open loop): 50/1s sends 50 every second."),
+    ] = None
+    requests: Annotated[
+        int | None,
+        Parameter(group=_HOW, help="Number of requests, instead of a duration; then there is no warm-up by default."),
+    ] = None
+    duration: Annotated[
+        str | None,
+        Parameter(group=_HOW, help="Duration of the measurement. Default: 10s; with --requests at most 10m."),
+    ] = None
+    warmup: Annotated[
+        str | None, Parameter(group=_HOW, help="Duration of load before the measurement. Default: 1s.")
+    ] = None
     ramp: Annotated[str, Parameter(group=_HOW, help="Time in which the load rises to the full rate.")] = "0s"
     profile: Annotated[
         Profile,
@@ -96,7 +127,8 @@ class Load:
             help="steady: requests in long-lived sessions. churn: a new session, or process, for each request. "
             "storm: --concurrency calls are cancelled at once, repeatedly, while another session sends requests. "
             "fanout: one session calls --tool, the others receive the notification. idle: --sessions are opened "
-            "and left idle. chaos: the server process is killed at random.",
+            "and left idle. chaos: the server process is killed at random. isolation: {canary} in --args is different "
+            "in each request, and no answer may contain that of another session; without it, answers must be alike.",
         ),
     ] = "steady"
     processes: Annotated[
@@ -115,6 +147,13 @@ class Load:
             "interval of kills (2s).",
         ),
     ] = None
+    token_file: Annotated[
+        Path | None,
+        Parameter(
+            group=_HOW,
+            help="File with a bearer token on each line: sessions use them in turn, as different identities.",
+        ),
+    ] = None
     pid: Annotated[
         int | None,
         Parameter(group=_HOW, help="Process id of a server that bench did not start, to measure memory and CPU."),
@@ -122,8 +161,18 @@ class Load:
     yes_remote: Annotated[
         bool, _FLAG, Parameter(group=_HOW, help="Allow a target on another machine. Make sure that you may test it.")
     ] = False
+    label: Annotated[
+        str, Parameter(group=_OUT, help="A name of this run for reports: a commit, a version, a machine.")
+    ] = ""
     csv: Annotated[Path | None, Parameter(group=_OUT, help="Write per-second figures to this CSV file.")] = None
     html: Annotated[Path | None, Parameter(group=_OUT, help="Write an HTML report with plots to this file.")] = None
+    summary: Annotated[
+        Path | None,
+        Parameter(group=_OUT, help="Append a summary in Markdown to this file, as $GITHUB_STEP_SUMMARY is."),
+    ] = None
+    junit: Annotated[
+        Path | None, Parameter(group=_OUT, help="Write the limits of --fail-if as test cases to this JUnit XML file.")
+    ] = None
     fail_if: Annotated[
         list[str] | None,
         _MANY,
@@ -137,58 +186,64 @@ class Load:
     @property
     def files(self) -> Sequence[Path]:
         """The files that are written at the end."""
-        return [file for file in (self.csv, self.html) if file is not None]
+        return [file for file in (self.csv, self.html, self.summary, self.junit) if file is not None]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are sent at a rate, and not after an answer."""
+        return self.rate is not None or self.burst is not None
+
+    def label_text(self) -> str:
+        """The label on one line. Raises `BadArgument` if it is too long for a table."""
+        if len(self.label) > MAX_LABEL:
+            raise BadArgument(f"--label is longer than {MAX_LABEL} characters")
+        return clean(" ".join(self.label.split()))
 
     def plan(self) -> LoadPlan:
         """Raises `BadArgument`."""
-        duration, warmup = seconds_in("--duration", self.duration), seconds_in("--warmup", self.warmup)
+        duration, warmup = self._times()
         ramp = seconds_in("--ramp", self.ramp)
-        self._check()
+        check_flags(self)
         sessions = SESSIONS_OF.get(self.profile, self.processes) if self.sessions is None else self.sessions
         concurrency = CONCURRENCY_OF.get(self.profile, sessions) if self.concurrency is None else self.concurrency
         if sessions < 1 or concurrency < 1:
             raise BadArgument("--sessions and --concurrency must be at least 1")
-        if self.processes > min(sessions, concurrency if self.rate is None else sessions):
+        if self.processes > min(sessions, concurrency if not self.is_open else sessions):
             raise BadArgument("--sessions and --concurrency must be at least --processes")
-        if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise BadArgument("--rate must be greater than 0")
         if not duration:
             raise BadArgument("--duration must be greater than 0")
-        pace = None if self.rate is None else Pace(rate=self.rate, ramp=ramp)
         return LoadPlan(
             sessions=sessions,
             concurrency=concurrency,
-            pace=pace,
+            pace=self._pace(ramp),
             duration=duration,
             warmup=warmup,
             ramp=ramp,
+            requests=self.requests,
         )
 
-    def _check(self) -> None:
-        """Raises `BadArgument` for flags that exclude each other."""
-        names_work = bool(self.tool or self.args or self.read or self.lists or self.weight)
-        if self.rate is not None and self.concurrency is not None:
-            raise BadArgument("--rate and --concurrency exclude each other: use one of them")
-        if self.scenario is not None and names_work:
-            raise BadArgument("--scenario excludes --tool, --read and --list")
-        if self.scenario is not None and self.profile != "steady":
-            raise BadArgument(
-                f'--scenario excludes --profile {self.profile}; for churn, set session = "each" in the file'
-            )
-        if self.scenario is not None and self.concurrency is not None:
-            raise BadArgument("--scenario takes --sessions, not --concurrency: each session runs one script at a time")
-        if self.profile == "idle" and (names_work or self.rate is not None or self.concurrency is not None):
-            raise BadArgument("--profile idle takes --sessions only: it sends no requests")
-        if self.profile == "storm" and self.rate is not None:
-            raise BadArgument("--profile storm takes --concurrency and --every, not --rate")
-        if self.profile == "fanout" and self.concurrency is not None:
-            raise BadArgument("--profile fanout takes --sessions, the number of subscribers")
-        if not 1 <= self.processes <= MAX_PROCESSES:
-            raise BadArgument(f"--processes must be from 1 to {MAX_PROCESSES}")
-        if self.processes > 1 and (self.scenario is not None or self.profile not in ("steady", "churn")):
-            raise BadArgument("--processes is only for the profiles steady and churn, without --scenario")
-        if self.every is not None and self.profile not in EVERY_OF:
-            raise BadArgument(f"--every is for --profile {', '.join(EVERY_OF)}")
+    def _times(self) -> tuple[float, float]:
+        """The duration, and the time to warm up. Raises `BadArgument`."""
+        usual = ("10s", "1s")
+        if self.requests is not None:
+            usual = (LONGEST_COUNT, "0s")
+        elif self.find_limit:
+            usual = PROBE
+        return seconds_in("--duration", self.duration or usual[0]), seconds_in("--warmup", self.warmup or usual[1])
+
+    def _pace(self, ramp: float) -> Pace | None:
+        """Raises `BadArgument`."""
+        if self.burst is not None:
+            count, _, every = self.burst.partition("/")
+            seconds = read_time(every)
+            if not re.fullmatch(r"\d{1,9}", count) or not int(count) or not seconds:
+                raise BadArgument(f"--burst {self.burst[:50]!r}: expected a number of requests and a time, as 50/1s")
+            return Pace(rate=int(count) / seconds, ramp=ramp, burst=int(count))
+        if self.rate is None:
+            return None
+        if not 0 < self.rate < float("inf"):
+            raise BadArgument("--rate must be greater than 0")
+        return Pace(rate=self.rate, ramp=ramp)
 
     def pause(self) -> float | None:
         """The value of `--every`. Raises `BadArgument`."""
@@ -214,12 +269,33 @@ class Load:
         ]
         return Work(tuple(_weighed(acts, self.weight or ()))) if acts else None
 
+    def tokens(self) -> Sequence[str]:
+        """Those of `--token-file`. Raises `BadArgument`, without what is in it."""
+        if self.token_file is None:
+            return ()
+        file = Path(self.token_file)  # a worker process has it as text
+        try:
+            return read_tokens(file.read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise BadArgument(f"{file}: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise BadArgument(f"{file}: is not UTF-8") from None
+        except BadTokens as error:
+            raise BadArgument(f"{file}: {error}") from None
+
     def limits(self) -> Sequence[Limit]:
         """Raises `BadArgument`."""
         try:
             return [Limit.parse(text, self.profile) for text in self.fail_if or ()]
         except BadLimit as error:
             raise BadArgument(f"--fail-if {error}") from None
+
+    def conditions(self) -> Conditions | None:
+        """Those of `--find-limit`. Raises `BadArgument`."""
+        try:
+            return Conditions.parse(self.find_limit) if self.find_limit else None
+        except BadLimit as error:
+            raise BadArgument(f"--find-limit {error}") from None
 
     def described(self, plan: LoadPlan) -> dict[str, Any]:
         """How the load was made, for readers of the result."""
@@ -230,6 +306,8 @@ class Load:
             "sessions": plan.sessions,
             "concurrency": plan.concurrency if plan.pace is None else None,
             "rate": None if plan.pace is None else plan.pace.rate,
+            "burst": None if plan.pace is None or plan.pace.burst == 1 else plan.pace.burst,
+            "requests": plan.requests,
             "duration": plan.duration,
             "warmup": plan.warmup,
             "ramp": plan.ramp,
@@ -240,6 +318,8 @@ class Load:
         """How much, in words."""
         sessions = f"{plan.sessions} session{'s' if plan.sessions > 1 else ''}"
         pace = "" if plan.pace is None else f"{plan.pace.rate:g} per second (open loop)"
+        if plan.pace is not None and self.burst is not None:
+            pace = f"{plan.pace.burst} at once every {plan.pace.burst / plan.pace.rate:g} s (open loop)"
         if self.scenario is not None:
             return f"{sessions}, each runs one script after another" if not pace else f"{sessions}, scripts: {pace}"
         match self.profile:
@@ -249,11 +329,16 @@ class Load:
                 return f"1 publisher, {plan.sessions} subscribers" + (f", {pace}" if pace else "")
             case "storm":
                 return f"{sessions}, {plan.concurrency} calls cancelled at once"
+            case "isolation":
+                return f"{sessions}, rounds of {plan.concurrency} requests at once, answers compared"
             case "churn":
                 sessions = "a session each"
         if self.processes > 1:
             sessions += f" in {self.processes} processes"
-        return f"{sessions}, {pace or f'{plan.concurrency} at once (closed loop)'}"
+        if self.find_limit:
+            return f"{sessions}, probes of {plan.duration:g} s at different rates (open loop)"
+        number = f"{plan.requests:,} requests, " if plan.requests is not None else ""
+        return f"{number}{sessions}, {pace or f'{plan.concurrency} at once (closed loop)'}"
 
 
 def seconds_in(flag: str, text: str) -> float:

@@ -3,7 +3,8 @@
 import gc
 import math
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -12,11 +13,15 @@ import trio
 from msgspec import UNSET
 
 from callboard.bench.crew import Crew, Failed, Met
-from callboard.bench.engine import Drive, LoadPlan
+from callboard.bench.engine import Drive, LoadPlan, OpenLane
+from callboard.bench.found import Probe
 from callboard.bench.hub import Hub
 from callboard.bench.lanes import watched, within
 from callboard.bench.machine import Watch
+from callboard.bench.probes import LimitSearch
+from callboard.bench.provenance import Provenance
 from callboard.bench.result import BenchResult
+from callboard.bench.search import Conditions
 from callboard.bench.steps import Scenario
 from callboard.bench.work import NothingToDo, Work, harmless
 from callboard.cli.arguments import BadArgument
@@ -63,6 +68,9 @@ class Run:
     plan: LoadPlan
     work: Work | None
     settings: Mapping[str, Any]
+    provenance: Provenance
+    secrets: Collection[str] = attrs.field(default=(), repr=False)
+    """What was sent as a credential. An error of the server may repeat it, and a report must not."""
     view: BenchView
     has_timeout: bool = False
     patience: float = math.inf
@@ -75,6 +83,10 @@ class Run:
     processes: int = 1
     order: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
     """The order for each worker process. It may contain secrets."""
+    identities: Sequence[Common] = attrs.field(default=(), repr=False)
+    """Options for each identity, if there are several. *common* are those of the first."""
+    conditions: Conditions | None = None
+    """Of a search for the highest rate."""
     gate: Callable[[], Awaitable[float]] | None = None
     is_interrupted: bool = attrs.field(default=False, init=False)
     watch: Watch = attrs.field(init=False)
@@ -133,12 +145,13 @@ class Run:
             plan=self.plan,
             there=self.there,
             target=target,
-            common=self.common,
+            identities=self.identities or [self.common],
             on_open=self._opened,
             pids=self.pids,
             hub=hub,
             has_timeout=self.has_timeout,
             patience=self.patience,
+            search=None if self.conditions is None else partial(self._search, self.conditions),
         )
         needs_work = self.scenario is None and self.profile != "idle"
         work = self.work or (await self._choose(target) if needs_work else None)
@@ -151,11 +164,42 @@ class Run:
             engine = stage.drive(work)
             engine.gate = self.gate
         self.engine = engine
-        nursery.start_soon(self.look, engine)
+        if not isinstance(engine, LimitSearch):
+            nursery.start_soon(self.look, engine)
         async with hub.running():
             seconds = await engine.run()
+        if isinstance(engine, LimitSearch):
+            self._result = self._at_limit(engine)
+            return
+        if self.plan.requests is not None:
+            self.watch.look()  # it may have ended between two looks
+        engine.tally.hide(self.secrets)
         if seconds:
             self._result = self._shown(engine, seconds)
+
+    def _search(self, conditions: Conditions, work: Work, open_lane: OpenLane) -> LimitSearch:
+        def measured(seconds: float) -> BenchResult:
+            self.watch.look()
+            search.tally.hide(self.secrets)
+            return self._shown(search, seconds)
+
+        def on_probe(rate: float, probes: Sequence[Probe]) -> None:
+            if not probes:
+                settle_down()
+            self.watch.begin()
+            self.view.probe(rate, probes)
+
+        search = LimitSearch(self.plan, work, open_lane, conditions=conditions, measured=measured, on_probe=on_probe)
+        return search
+
+    def _at_limit(self, search: LimitSearch) -> BenchResult | None:
+        """The run at the highest rate that held, with the whole search."""
+        if search.best is None:
+            return None
+        if search.probes:
+            self.view.probe(None, search.probes)
+        rate = search.found.rate
+        return attrs.evolve(search.best, find_limit=search.found, settings={**search.best.settings, "rate": rate})
 
     def _opened(self, client: Client, is_fast: bool = False) -> None:
         info = client.server_info
@@ -232,6 +276,7 @@ class Run:
             seconds=seconds,
             tally=engine.tally,
             figures=engine.figures,
+            provenance=self.provenance,
             settings={**self.settings, "generator": "prepared requests" if self.is_fast else "client"},
             generator_cpu=max(self.watch.own_cpu, engine.others_cpu),
             server_rss=self.watch.rss,

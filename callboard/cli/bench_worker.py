@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ import structlog
 import trio
 
 from callboard.bench.crew import Counted, Done, Failed, Met, Report
+from callboard.bench.engine import portion_start
 from callboard.bench.result import BenchResult
 from callboard.bench.tally import Tally
 from callboard.bench.work import Act, Work
@@ -25,8 +27,10 @@ from callboard.cli.arguments import BadArgument
 from callboard.cli.bench import read_run
 from callboard.cli.bench_flags import Load
 from callboard.cli.bench_run import TICK, Driven, Run, settle_down
-from callboard.cli.client_run import MOST_LINES, ClientOptions, code_of, told
+from callboard.cli.client_run import ClientOptions
+from callboard.cli.complaints import MOST_LINES, code_of, told
 from callboard.cli.screen import Screen
+from callboard.client.client import Common
 from callboard.errors import CallboardError
 
 READ_SIZE: Final = 65_536
@@ -124,6 +128,12 @@ class Part(Run):
         say(Counted(tally=counted.as_json(), in_flight=engine.in_flight, cpu=self.watch.own_cpu, pids=pids))
 
 
+def _from(identities: Sequence[Common], start: int) -> Sequence[Common]:
+    """All of them, beginning with that of this worker's first session: so the workers together take them in turn."""
+    start %= len(identities) or 1
+    return [*identities[start:], *identities[:start]]
+
+
 def main() -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     heard = Input()
@@ -136,6 +146,7 @@ def main() -> int:
         load, options = Load(**order.load), ClientOptions(**order.options)
         make = partial(Part, input=heard)
         part = read_run(order.target, load, options, Screen(is_quiet=True), said.append, make)
+        part.identities = _from(part.identities, portion_start(part.plan.sessions, order.part, order.of))
         part.plan, part.work = part.plan.share(order.part, order.of), Work(tuple(Act(**act) for act in order.acts))
         trio.run(part.go)
         if part.is_interrupted:
@@ -143,7 +154,7 @@ def main() -> int:
     except (CallboardError, BadArgument) as error:
         say(Failed(code=int(code_of(error)), text=told(error), said=list(said)))
         return 1
-    say(Done())
+    say(Done(seconds=0.0 if part.engine is None else part.engine.until - part.engine.started))
     return 0
 
 

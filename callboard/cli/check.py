@@ -1,11 +1,11 @@
-"""`callboard check`: what a file of servers says, and what is wrong with it. No server is started."""
+"""`callboard check`: what a file of servers says, and what is wrong with it. A server is started only if asked for."""
 
 import json as json_text
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 from rich.console import Console
@@ -13,12 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from callboard.cli.check_rules import AssumedCaller, seen_by
+from callboard.cli.check_start import try_servers
 from callboard.cli.codes import Exit
 from callboard.cli.screen import Screen
 from callboard.config import BackendSpec, BadConfiguration, Configuration, Mistake, read_configuration
 from callboard.config.authorization import AuthorizationSettings, read_authorization
 from callboard.config.report import UnreadableConfiguration
 from callboard.supervisor.printable import clean
+
+if TYPE_CHECKING:
+    from callboard.server.served import BackendStatus
 
 CHECK_EXAMPLES: Final = """\
 Examples:
@@ -27,8 +31,10 @@ Examples:
   callboard check ~/.config/mcp.json --json
   callboard check servers.toml --as 'scope=files:read' --claim groups=hr
   callboard check servers.toml --as 'scope=a b' --tool files__delete
+  callboard check servers.toml --start        and see whether each comes up
 
-Exit codes: 0 valid, perhaps with warnings; 2 invalid.
+Exit codes: 0 valid, perhaps with warnings; 1 a server did not come up (with
+--start); 2 invalid; 130 Ctrl-C.
 """
 
 _SOME: Final = partial(Parameter, negative="", show_default=False)
@@ -50,11 +56,19 @@ def check(
         tuple[str, ...], _SOME(help="A claim of that caller: NAME=VALUE; several of one name are a list.")
     ] = (),
     tool: Annotated[tuple[str, ...], _SOME(help="A tool to decide about, by the name that clients see.")] = (),
+    start: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Start all servers, as `callboard serve` would, say whether each comes up, and stop them.",
+        ),
+    ] = False,
     json: Annotated[
         bool, Parameter(name="--json", negative="", show_default=False, help="Print JSON instead of text.")
     ] = False,
 ) -> int:
-    """Validate a configuration file: print errors and warnings with their lines, and the servers. Starts nothing.
+    """Validate a configuration file: print errors and warnings with their lines, and the servers.
 
     With `--as`, `--tenant`, `--principal`, `--claim` or `--tool`: what such a caller sees, and the scopes it lacks.
     """
@@ -62,15 +76,16 @@ def check(
         configuration, authorization = _read(config.expanduser())
     except BadConfiguration as error:
         found = Configuration(file=config, warnings=error.warnings)
-        _tell(found, error.mistakes, None, is_json=json)
+        _tell(found, error.mistakes, None, None, is_json=json)
         return Exit.USAGE
     seen = None
     if as_ or tenant or principal or claim or tool:
         assumed = AssumedCaller(said=as_, tenant=tenant, principal=principal, claims=claim)
         servers = [(spec.name, spec.prefix) for spec in configuration.backends]
         seen = seen_by(assumed.caller(), authorization, servers, tool)
-    _tell(configuration, (), seen, is_json=json)
-    return Exit.FINE
+    started = try_servers(config.expanduser()) if start else None
+    _tell(configuration, (), seen, started, is_json=json)
+    return Exit.NOT_UP if any(not one.is_up for one in started or ()) else Exit.FINE
 
 
 def _read(path: Path) -> tuple[Configuration, AuthorizationSettings | None]:
@@ -99,11 +114,14 @@ def _tell(
     configuration: Configuration,
     mistakes: Sequence[Mistake],
     seen: Sequence[Mapping[str, Any]] | None,
+    started: "Sequence[BackendStatus] | None",
     *,
     is_json: bool,
 ) -> None:
     if is_json:
         told = _told(configuration, mistakes) | ({} if seen is None else {"seen": seen})
+        if started is not None:
+            told["started"] = [{"name": one.name, "state": one.state, "why": one.why or None} for one in started]
         sys.stdout.write(json_text.dumps(told, indent=2) + "\n")
         return
     screen = Screen()
@@ -113,6 +131,8 @@ def _tell(
         _show(_COLUMNS, [_cells(spec) for spec in configuration.backends])
     if seen is not None:
         _show(_SEEN, [_seen_cells(one) for one in seen])
+    if started is not None:
+        _show(("name", "state", "why"), [(one.name, one.state, one.why or "") for one in started])
 
 
 def _show(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:

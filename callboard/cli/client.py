@@ -8,9 +8,12 @@ from cyclopts import App, Parameter
 from msgspec import UNSET
 
 from callboard.cli.arguments import read_arguments, read_texts
-from callboard.cli.client_run import ClientOptions, Talk, speak
+from callboard.cli.client_run import Talk, TalkOptions, speak
 from callboard.cli.codes import Exit
+from callboard.cli.input_files import checked_utf8
+from callboard.cli.media_files import MediaFiles, SaveFlags
 from callboard.cli.output import Listing
+from callboard.codecs.bridge.results import BACKEND
 from callboard.codecs.revisions import Tool
 from callboard.errors import METHOD_NOT_FOUND, BadAnswer, ConnectionLost, RequestFailed, ServerRefused
 
@@ -21,10 +24,11 @@ Target = Annotated[
         help="URL, FILE.py:NAME or FILE.json#NAME. For a stdio server, omit it and end with `-- COMMAND`.",
     ),
 ]
-_PLAIN: Final = ClientOptions()
+_PLAIN: Final = TalkOptions()
+_NO_FILES: Final = SaveFlags()
 
 
-def list_(target: Target, /, *, options: ClientOptions = _PLAIN) -> int:
+def list_(target: Target, /, *, options: TalkOptions = _PLAIN) -> int:
     """List the tools, resources, resource templates and prompts of a server."""
 
     async def action(talk: Talk) -> Exit:
@@ -60,16 +64,36 @@ def call(
     tool: Annotated[str, Parameter(name="TOOL", help="The name of the tool.")],
     /,
     *arguments: Annotated[
-        str, Parameter(name="ARGUMENTS", help="key=value for strings, key:=json for any other type.")
+        str,
+        Parameter(
+            name="ARGUMENTS",
+            help="key=value for strings, key:=json for any other type; key=@FILE and key:=@FILE read a file, @- reads "
+            "standard input.",
+        ),
     ],
-    options: ClientOptions = _PLAIN,
+    args: Annotated[
+        str | None,
+        Parameter(show_default=False, help="All arguments as a JSON object, or @FILE, or @-. ARGUMENTS go before it."),
+    ] = None,
+    task: Annotated[
+        bool,
+        Parameter(negative="", show_default=False, help="Do not wait: let it go on as a task, and print its id."),
+    ] = False,
+    files: SaveFlags = _NO_FILES,
+    options: TalkOptions = _PLAIN,
 ) -> int:
     """Call a tool. Shows progress, and asks its questions at the terminal if there is one."""
 
     async def action(talk: Talk) -> Exit:
+        talk.output.media = MediaFiles(files, tool)
+        checked_utf8(tool, "tool")
         listed = await _tools(talk)
         near = [] if tool in listed else get_close_matches(tool, listed, n=1)  # it is called all the same: lists err
-        calling = talk.client.call_with(tool, read_arguments(arguments, listed.get(tool)))
+        given = read_arguments(arguments, listed.get(tool), args)
+        talk.elicitation.behind = _backend_of(listed.get(tool))
+        if task:
+            return await _begin(talk, tool, given)
+        calling = talk.client.call_with(tool, given)
         try:
             async with calling:
                 async for report in calling.progress:
@@ -89,6 +113,17 @@ def call(
     return speak(target, options, action)
 
 
+async def _begin(talk: Talk, tool: str, given: Mapping[str, Any]) -> Exit:
+    """Call a tool as a task; a server that answers at once is taken at its word."""
+    begun = await talk.client.call_with(tool, given, task=True)
+    if begun.id is not None:
+        talk.output.task(begun)
+        return Exit.FINE
+    result = await begun
+    talk.output.called(result)
+    return Exit.TOOL_FAILED if result.is_error is True else Exit.FINE
+
+
 async def _tools(talk: Talk) -> Mapping[str, Tool]:
     """The tools by name, as far as the server tells: one that cannot be listed may still be called."""
     if talk.client.server_capabilities.tools is UNSET:
@@ -99,16 +134,25 @@ async def _tools(talk: Talk) -> Mapping[str, Tool]:
         return {}
 
 
+def _backend_of(tool: Tool | None) -> str | None:
+    """The server behind a broker that has the tool, by what the broker says of it."""
+    named = None if tool is None or tool.meta is UNSET else tool.meta.get(BACKEND)
+    return named[:100] if isinstance(named, str) else None
+
+
 def read(
     target: Target,
     uri: Annotated[str, Parameter(name="URI", help="URI of the resource.")],
     /,
     *,
-    options: ClientOptions = _PLAIN,
+    files: SaveFlags = _NO_FILES,
+    options: TalkOptions = _PLAIN,
 ) -> int:
     """Read a resource. Prints text; binary contents go to a pipe unchanged."""
 
     async def action(talk: Talk) -> Exit:
+        talk.output.media = MediaFiles(files)
+        checked_utf8(uri, "URI")
         talk.output.read(await talk.client.read(uri))
         return Exit.FINE
 
@@ -119,12 +163,13 @@ def prompt(
     target: Target,
     name: Annotated[str, Parameter(name="NAME", help="Name of the prompt.")],
     /,
-    *arguments: Annotated[str, Parameter(name="ARGUMENTS", help="key=value.")],
-    options: ClientOptions = _PLAIN,
+    *arguments: Annotated[str, Parameter(name="ARGUMENTS", help="key=value, or key=@FILE.")],
+    options: TalkOptions = _PLAIN,
 ) -> int:
     """Get a prompt, and print its messages."""
 
     async def action(talk: Talk) -> Exit:
+        checked_utf8(name, "name")
         talk.output.prompted(await talk.client.prompt_with(name, read_texts(arguments)))
         return Exit.FINE
 
@@ -144,7 +189,7 @@ def listen(
         list[str] | None,
         Parameter(negative="", consume_multiple=True, help="Print changes to the list of resources."),
     ] = None,
-    options: ClientOptions = _PLAIN,
+    options: TalkOptions = _PLAIN,
 ) -> int:
     """Print a line for every change at a server, until Ctrl-C. Without any flag, of all lists."""
     watched = (*uris, *(resources or ()))
@@ -160,10 +205,10 @@ def listen(
                 talk.output.changed(change)
         return Exit.FINE
 
-    return speak(target, options, action)
+    return speak(target, options, action, is_endless=True)
 
 
-_CODES: Final = """
+EXIT_CODES: Final = """
 Exit codes: 0 success; 1 the tool returned an error; 2 wrong arguments; 3 cannot
 connect; 4 the server returned an error, or requires a login; 5 timed out, or
 connection lost; 6 the output cannot be written; 130 Ctrl-C.
@@ -180,37 +225,43 @@ Examples:
   callboard list -- npx -y @modelcontextprotocol/server-everything
   callboard list https://mcp.example.com/mcp --auth browser    log in first
 """
-    + _CODES,
+    + EXIT_CODES,
     call: """\
 Examples:
 
   callboard call http://127.0.0.1:8000/mcp forecast city=Oslo days=3
   callboard call examples/weather.py:server forecast city=Oslo --json
   callboard call http://127.0.0.1:8000/mcp plot 'points:=[[1, 2], [3, 4]]'
+  callboard call URL scan photo=@cat.jpg 'options:=@options.json'
+  callboard call URL plot --args '{"points": [[1, 2]]}' -o plot.png
+  make-points | callboard call URL plot --args @- --save pictures
+  callboard call URL summarize text=@- --sampling @model.py -v < notes.txt
   callboard call forecast city=Oslo --timeout 10 -- python weather.py
+  callboard call http://127.0.0.1:8000/mcp compute seconds=60 --task
   callboard call https://mcp.example.com/mcp whoami --auth browser
   callboard call https://mcp.example.com/mcp whoami --auth machine \\
     --client-id me --client-secret-env MY_SECRET
   callboard call https://mcp.example.com/mcp whoami \\
     --header 'Authorization: Bearer ...'
 """
-    + _CODES,
+    + EXIT_CODES,
     read: """\
 Examples:
 
   callboard read http://127.0.0.1:8000/mcp weather://oslo/now
   callboard read http://127.0.0.1:8000/mcp test://static-binary > picture.png
+  callboard read http://127.0.0.1:8000/mcp test://static-binary -o picture.png
   callboard read file:///tmp/notes.txt -- \\
     npx -y @modelcontextprotocol/server-filesystem /tmp
 """
-    + _CODES,
+    + EXIT_CODES,
     prompt: """\
 Examples:
 
   callboard prompt examples/weather.py:server briefing city=Oslo
   callboard prompt briefing city=Oslo --json -- python weather.py
 """
-    + _CODES,
+    + EXIT_CODES,
     listen: """\
 Examples:
 
@@ -219,7 +270,7 @@ Examples:
   callboard listen http://127.0.0.1:8000/mcp weather://oslo/now    what is in it
   callboard listen http://127.0.0.1:8000/mcp --json | jq .
 """
-    + _CODES,
+    + EXIT_CODES,
 }
 """Each with what its help ends with."""
 

@@ -1,54 +1,42 @@
 """One command at a server: from connecting to the exit code."""
 
+import gc
 import json
 import logging
 import math
 import os
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
+from typing import Annotated, Any, Final, TypeAlias
 
 import attrs
-import structlog
 import trio
-from cyclopts import Parameter
-from msgspec import Raw
+from cyclopts import Group, Parameter
 
 from callboard.actors.client.conversation import CAP, PATIENT, Patience
 from callboard.cli.arguments import BadArgument, read_headers
+from callboard.cli.client_answers import TerminalElicitation, roots_of, sampling_of
 from callboard.cli.codes import Exit
-from callboard.cli.forms import FormPrompt
+from callboard.cli.complaints import complain
 from callboard.cli.login import Login, auth_of
 from callboard.cli.output import ResultPrinter
 from callboard.cli.screen import Screen
-from callboard.cli.streams import CannotWrite, prepare_streams
-from callboard.cli.terminal import Terminal
+from callboard.cli.streams import CannotWrite, claim_stdout, own_stdout, prepare_streams
 from callboard.client.client import Client, connect
 from callboard.client.routes import Target
-from callboard.codecs.revisions import (
-    ElicitRequestFormParams,
-    ElicitRequestURLParams,
-    ElicitResult,
-    Revision,
-)
+from callboard.codecs.revisions import Revision
 from callboard.config.entry import Remote, is_entry, read_entry
-from callboard.errors import (
-    URL_ELICITATION_REQUIRED,
-    CallboardError,
-    CannotConnect,
-    ConnectionLost,
-    RequestTimedOut,
-    ServerRefused,
-)
+from callboard.errors import CallboardError, CannotConnect
+from callboard.supervisor.logs import before_first_line
 from callboard.supervisor.printable import clean
+from callboard.transports.client.process import Command
 from callboard.transports.signals import heed_signals
 
-MOST_LINES: Final = 10
-"""Lines of a server's standard error that are shown when it cannot be spoken to."""
-
 LINES_KEPT: Final = 100
-"""Lines of it that are kept, for each time that the server is started: one that dies at once is started twice."""
+"""Lines of a server's standard error that are kept, for each time that it is started: one that dies at once is started
+twice."""
 
 _FLAG: Final = Parameter(negative="", show_default=False)
 
@@ -76,6 +64,32 @@ class ClientOptions(Login):
     ] = None
 
 
+_ANSWERS: Final = Parameter(group=Group("Answers to the server", sort_key=3), negative="", show_default=False)
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class TalkOptions(ClientOptions):
+    """Options of every command that has one conversation with a server."""
+
+    verbose: Annotated[
+        bool, _FLAG, Parameter(name=("--verbose", "-v"), help="Show the server's log messages and standard error.")
+    ] = False
+    sampling: Annotated[
+        str | None,
+        _ANSWERS,
+        Parameter(
+            help="Answer of the model, if the server asks for sampling: a text, @FILE, or @SCRIPT.py[:FUNCTION], which "
+            "gets the parameters and returns the text. Default: sampling is not offered."
+        ),
+    ] = None
+    root: Annotated[
+        list[str] | None,
+        _ANSWERS,
+        Parameter(help="Directory, or file:// URI, to name if the server asks for roots. May be repeated."),
+    ] = None
+
+
 @attrs.frozen
 class Talk:
     """The objects that a command works with."""
@@ -83,35 +97,46 @@ class Talk:
     client: Client
     output: ResultPrinter
     screen: Screen
+    elicitation: TerminalElicitation
 
 
 Action: TypeAlias = Callable[[Talk], Awaitable[Exit]]
 
-_CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
-    (BadArgument, Exit.USAGE),
-    (CannotWrite, Exit.CANNOT_WRITE),
-    (CannotConnect, Exit.CANNOT_CONNECT),
-    (RequestTimedOut, Exit.LOST),
-    (ConnectionLost, Exit.LOST),
-    (CallboardError, Exit.REFUSED),
-)
-"""The first that fits."""
 
+def speak(target: str, options: TalkOptions, action: Action, *, is_endless: bool = False) -> int:
+    """Connect to *target*, run the action, and return the exit code. An error is one line on standard error.
 
-def speak(target: str, options: ClientOptions, action: Action) -> int:
-    """Connect to *target*, run the action, and return the exit code. An error is one line on standard error."""
+    Ctrl-C is the way to end an action that *is_endless*, and else is said to have cancelled it.
+    """
     prepare_streams()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), processors=[_plain_line])
-    screen = Screen(is_quiet=options.json)
+    before_first_line(_configure_log)
+    screen = Screen(is_quiet=options.json and not options.verbose)
     said = deque[str](maxlen=2 * LINES_KEPT)
+
+    def hear(line: str) -> None:
+        if options.verbose:
+            screen.say(f"  server: {line}", style="dim")
+        else:
+            said.append(line)
+
+    gc.enable()  # everything is loaded
     try:
         with screen:
-            return trio.run(_speak, target, options, action, screen, said.append)
+            code = trio.run(_speak, target, options, action, screen, hear)
     except (CallboardError, BadArgument) as error:
-        return complain(screen, error, said)
+        return complain(screen, error, said, is_json=options.json)
+    if code is Exit.INTERRUPTED and not is_endless:
+        screen.say("callboard: cancelled")
+    return code
 
 
-def _plain_line(_: object, __: str, event: structlog.typing.EventDict) -> str:
+def _configure_log() -> None:
+    import structlog  # it takes time to load, and most commands log nothing
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), processors=[_plain_line])
+
+
+def _plain_line(_: object, __: str, event: MutableMapping[str, Any]) -> str:
     """A log line for the terminal. Names and reasons come from a server, so control characters are removed."""
     what = str(event.pop("event")).replace("_", " ")
     traceback = event.pop("exception", None)  # a server in this process failed, and its author is here
@@ -120,28 +145,8 @@ def _plain_line(_: object, __: str, event: structlog.typing.EventDict) -> str:
     return line if traceback is None else f"{line}\n{clean(str(traceback))}"
 
 
-def code_of(error: Exception) -> Exit:
-    """The exit code for what went wrong."""
-    return next(code for kind, code in _CODES if isinstance(error, kind))
-
-
-def complain(screen: Screen, error: Exception, said: Iterable[str] = ()) -> Exit:
-    """Say what went wrong, in one line, and return its code. What a server *said* last stands above it, if it helps."""
-    code = code_of(error)
-    for line in _last_words(list(said)) if code in (Exit.CANNOT_CONNECT, Exit.LOST) else ():
-        screen.say(f"  server: {line}", style="dim")
-    screen.say(f"callboard: {told(error)}")
-    return code
-
-
-def _last_words(said: list[str]) -> list[str]:
-    """The last lines on stderr, without the duplicates of a second attempt."""
-    half = len(said) // 2
-    return (said[half:] if said[:half] == said[half:] else said)[-MOST_LINES:]
-
-
 async def _speak(
-    target: str, options: ClientOptions, action: Action, screen: Screen, on_stderr: Callable[[str], None]
+    target: str, options: TalkOptions, action: Action, screen: Screen, on_stderr: Callable[[str], None]
 ) -> Exit:
     """Ctrl-C, or the end of the terminal, cancels everything: calls are taken back, sessions closed, processes ended.
     A second one does not wait."""
@@ -166,28 +171,43 @@ async def _speak(
 
 
 async def _run(
-    target: str, options: ClientOptions, action: Action, screen: Screen, on_stderr: Callable[[str], None]
+    target: str, options: TalkOptions, action: Action, screen: Screen, on_stderr: Callable[[str], None]
 ) -> Exit:
     within = math.inf if options.timeout is None else options.timeout
     met: list[Client] = []
-    asker = _Elicitation(screen, met)
+    asker = TerminalElicitation(screen, met)
+    sampling, roots, tls = sampling_of(options.sampling), roots_of(options.root or ()), options.context()
     there, headers = target_of(target), read_headers(options.header or ())
     has_header = has_authorization(headers) or (isinstance(there, Remote) and has_authorization(there.headers))
-    with trio.CancelScope(deadline=trio.current_time() + within) as connecting:
+    ours = own_stdout() if _is_in_process(there) else nullcontext()
+    with ours, trio.CancelScope(deadline=trio.current_time() + within) as connecting:
         async with connect(
             there,
             elicitation=asker,
+            sampling=sampling,
+            roots=roots,
             revision=revision_of(options.revision),
             patience=patience_of(options.timeout),
             headers=headers,
+            tls=tls,
             auth=auth_of(options, screen, connecting, has_header=has_header),
+            log_level="debug" if options.verbose else None,
             on_log=screen.log,
             on_stderr=on_stderr,
         ) as client:
             connecting.deadline = math.inf
+            claim_stdout()
             met.append(client)
-            return await _written(action(Talk(client, ResultPrinter(client.revision, options.json), screen)))
+            talk = Talk(client, ResultPrinter(client.revision, options.json), screen, asker)
+            return await _written(action(talk))
     raise CannotConnect(f"timed out: no response within {within:g} s")
+
+
+def _is_in_process(there: Target) -> bool:
+    """Whether the server's handlers may print to our standard output."""
+    if isinstance(there, str):
+        return "://" not in there
+    return not isinstance(there, (Sequence, Command, Remote))  # a `Server`, which takes time to load
 
 
 def has_authorization(headers: Mapping[str, str]) -> bool:
@@ -205,29 +225,6 @@ async def _written(action: Awaitable[Exit]) -> Exit:
             return Exit.FINE  # the reader has seen enough
         raise CannotWrite(f"standard output: {error.strerror or error}") from None
     return code
-
-
-@attrs.frozen(eq=False)
-class _Elicitation:
-    """Answers the server's questions by the person at the terminal; without one, by no."""
-
-    screen: Screen
-    met: list[Client]
-    turn: trio.Lock = attrs.field(factory=trio.Lock)
-    """One question after the other, however many are asked at once."""
-
-    async def __call__(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
-        if not Terminal.is_there():
-            await trio.lowlevel.checkpoint()
-            self.screen.say(f"callboard: declined, since there is no terminal to ask at: {params.message[:200]!r}")
-            return ElicitResult(action="decline")
-        async with self.turn:
-            with self.screen.person() as person:
-                return await FormPrompt(person, self._server)(params)
-
-    def _server(self) -> str:
-        info = self.met[0].server_info if self.met else None
-        return "The server" if info is None else info.name
 
 
 def target_of(text: str) -> Target:
@@ -254,20 +251,3 @@ def patience_of(timeout: float | None) -> Patience:
     if timeout is not None and not 0 < timeout < math.inf:
         raise BadArgument("--timeout must be greater than 0")
     return PATIENT if timeout is None else Patience(timeout=timeout, cap=max(timeout, CAP))
-
-
-def told(error: Exception) -> str:
-    """One line. Where the server wants a page to be visited first, which."""
-    text = str(error) or type(error).__name__
-    if isinstance(error, ServerRefused) and error.error_code == URL_ELICITATION_REQUIRED:
-        text += "; open: " + ", ".join(_pages(error.data))
-    text = "; ".join([text, *getattr(error, "__notes__", ())])
-    return " ".join(text.split()) if isinstance(error, ServerRefused) else text.rstrip()
-
-
-def _pages(data: object) -> list[str]:
-    try:
-        told = json.loads(bytes(data)) if isinstance(data, Raw) else {}
-        return [str(one["url"]) for one in told["elicitations"]]
-    except (ValueError, TypeError, LookupError):
-        return ["(no URL given)"]

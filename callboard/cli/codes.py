@@ -13,6 +13,8 @@ class Exit(IntEnum):
     """`bench`: a limit of `--fail-if` was exceeded."""
     NOT_UP = 1
     """`status`: the server is not ready, or one of its servers or workers is not up."""
+    MISFIT = 1
+    """`convert --check`: something does not fit the schema."""
     USAGE = 2
     """Invalid arguments."""
     CANNOT_CONNECT = 3

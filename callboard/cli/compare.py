@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from callboard.bench.figures import FIGURES, time, written
-from callboard.bench.page import page
+from callboard.bench.page import PageTable, page
 from callboard.bench.result import MOST_ERRORS, BenchResult, NotAResult
 from callboard.bench.tally import PERCENTILES
 from callboard.cli.arguments import BadArgument
 from callboard.cli.bench import BENCH_EXAMPLES, bench, write
 from callboard.cli.bench_view import notes, one_line
-from callboard.cli.client_run import complain
 from callboard.cli.codes import Exit
+from callboard.cli.complaints import complain
 from callboard.cli.screen import Screen
 from callboard.cli.serve_flags import Json
 from callboard.supervisor.printable import clean
@@ -55,10 +55,12 @@ def compare(
         else:
             _print(Console(), table)
         said = [f"{name}: {note}" for name, run in zip(names, runs, strict=True) for note in _said(run)]
+        said += _differences(*runs)
         for note in said:
             screen.say(f"callboard: {note}")
         if html is not None:
-            write(html, page("callboard bench compare", dict(zip(names, runs, strict=True)), table, said))
+            tables = [PageTable("Steps", _steps(names, *runs))]
+            write(html, page("callboard bench compare", dict(zip(names, runs, strict=True)), table, said, tables))
     except (NotAResult, BadArgument) as error:
         complain(screen, error)
         return Exit.USAGE
@@ -90,6 +92,7 @@ def _rows(before: BenchResult, after: BenchResult) -> Sequence[tuple[str, str, s
     latencies = zip(_figures(before).items(), _figures(after).values(), strict=True)
     change = _change if before.is_comparable and after.is_comparable else _no_change
     return [
+        *_provenance(before, after),
         *told,
         ("load", load[0], load[1], ""),
         ("requests/s", f"{before.rate:,.1f}", f"{after.rate:,.1f}", _change(before.rate, after.rate)),
@@ -97,6 +100,33 @@ def _rows(before: BenchResult, after: BenchResult) -> Sequence[tuple[str, str, s
         ("errors", f"{before.error_count:,}", f"{after.error_count:,}", _change(before.error_count, after.error_count)),
         *_further(before.figures, after.figures),
     ]
+
+
+def _provenance(before: BenchResult, after: BenchResult) -> Sequence[tuple[str, str, str, str]]:
+    """Labels, dates, machines and versions, as far as they are known of one of them."""
+    old, new = dict(before.provenance.told()), dict(after.provenance.told())
+    titles = [title for title in ("label", "date", "machine", "versions") if title in old or title in new]
+    return [(title, old.get(title, "-"), new.get(title, "-"), "") for title in titles]
+
+
+def _differences(before: BenchResult, after: BenchResult) -> Iterator[str]:
+    """Why the two may differ although the server does not."""
+    one, other = before.provenance, after.provenance
+    if one.machine and other.machine and one.machine != other.machine:
+        yield "the runs were made on different machines"
+    if one.versions and other.versions and one.versions != other.versions:
+        yield "the runs were made with different versions of the load generator"
+
+
+def _steps(names: tuple[str, str], before: BenchResult, after: BenchResult) -> Sequence[Sequence[str]]:
+    """Steps that both runs have, side by side, below their headings."""
+    found = [tuple(f"{what}, {name}" for what in ("p50", "p99", "errors") for name in names)]
+    both = [label for label in before.tally.steps if label in after.tally.steps]
+    for label in both:
+        old, new = before.tally.steps[label], after.tally.steps[label]
+        times = (time(one.percentile(rank)) for rank in (50, 99) for one in (old, new))
+        found.append((*times, f"{old.error_count:,}", f"{new.error_count:,}"))
+    return [(first, *row) for first, row in zip(("step", *both), found, strict=True)]
 
 
 def _further(before: Mapping[str, float], after: Mapping[str, float]) -> Sequence[tuple[str, str, str, str]]:

@@ -8,8 +8,9 @@ import trio
 from cyclopts import App, Parameter
 
 from callboard.cli.arguments import BadArgument
-from callboard.cli.client_run import ClientOptions, Talk, complain, speak
+from callboard.cli.client_run import Talk, TalkOptions, speak
 from callboard.cli.codes import Exit
+from callboard.cli.complaints import complain
 from callboard.cli.login import store_of
 from callboard.cli.screen import Screen
 from callboard.config.entry import Remote, is_entry, read_entry
@@ -41,16 +42,16 @@ entry; 4 the tokens cannot be deleted.
 
 
 Place = Annotated[str, Parameter(name="TARGET", help="The URL of the server, or FILE.json#NAME.")]
-_PLAIN: Final = ClientOptions()
+_PLAIN: Final = TalkOptions()
 
 
-def login(target: Place, /, *, options: ClientOptions = _PLAIN) -> int:
+def login(target: Place, /, *, options: TalkOptions = _PLAIN) -> int:
     """Log in to a server with OAuth, and store the tokens for later commands."""
     way = attrs.evolve(options, auth="browser") if options.auth == "kept" else options
     try:
         url = _url(target)
     except (CallboardError, BadArgument) as error:
-        return complain(Screen(is_quiet=options.json), error)
+        return complain(Screen(is_quiet=options.json), error, is_json=options.json)
 
     async def action(talk: Talk) -> Exit:
         await talk.client.ping()  # some accept any connection, and want a token at the first request
@@ -63,7 +64,7 @@ def login(target: Place, /, *, options: ClientOptions = _PLAIN) -> int:
 
 
 async def _is_kept(url: str, machine: str | None) -> bool:
-    from callboard.oauth.authorizer import tokens_of  # it takes time to load
+    from callboard.oauth.store import tokens_of
 
     return await store_of(machine).load(tokens_of(url)) is not None
 
@@ -83,7 +84,7 @@ def logout(
         url = _url(target)
         trio.run(_forget, url, client_id)
     except (CallboardError, BadArgument) as error:
-        return complain(screen, error)
+        return complain(screen, error, is_json=json)
     forgotten = json_.dumps({"forgotten": url}) if json else f"logged out: no tokens are stored for {url}"
     print(forgotten)  # noqa: T201  # the output
     return Exit.FINE

@@ -13,15 +13,23 @@ from callboard.actors.client.link import held
 from callboard.cli.arguments import BadArgument
 from callboard.cli.screen import Screen
 from callboard.cli.terminal import Terminal
+from callboard.cli.tls_flags import WARNING, TlsFlags
 from callboard.codecs.http.response_parser import AnswerHead
-from callboard.errors import NotAuthorized
+from callboard.errors import CallboardError, NotAuthorized
 from callboard.transports.client.credentials import Auth, Credentials, Proof
 
 if TYPE_CHECKING:  # it takes time to load, and most servers want to know nothing
     from callboard.oauth import Consent, FileStore, Grant, OAuth
     from callboard.oauth.consent import Prepare
 
-WHO: Final = "the server requires authorization: log in with --auth browser, or see --help for headless and machine"
+WHO: Final = (
+    "the server requires authorization: log in with --auth browser (--help has others), or send a token: "
+    "--header 'Authorization: Bearer ...'"
+)
+NOT_VERIFIED: Final = (
+    "the server requires authorization, and with --insecure no stored tokens are sent: trust its certificate with "
+    "--cacert FILE, or send a token: --header 'Authorization: Bearer ...'"
+)
 AGAIN: Final = "the stored tokens are expired or lack a scope: log in again with --auth browser"
 NOT_TAKEN: Final = "the server rejected the Authorization header"
 
@@ -31,7 +39,7 @@ _LOGIN: Final = Parameter(group=Group("Authorization", sort_key=1))
 
 
 @attrs.frozen(kw_only=True)
-class Login:
+class Login(TlsFlags):
     """How to authenticate to servers that demand it."""
 
     auth: Annotated[
@@ -68,6 +76,10 @@ class Login:
         """Raises `BadArgument` for what does not go together."""
         if has_header and self.auth not in ("kept", "none"):
             raise BadArgument(f"--auth {self.auth} and an Authorization header exclude each other")
+        if self.insecure and self.auth not in ("kept", "none"):
+            raise BadArgument(
+                f"--auth {self.auth} and --insecure exclude each other: tokens could be stolen on the way"
+            )
         if self.auth == "machine" and (self.client_id is None or self.client_secret_env is None):
             raise BadArgument("--auth machine needs --client-id and --client-secret-env")
         for flag, value in (("--client-secret-env", self.client_secret_env), ("--issuer", self.issuer)):
@@ -91,10 +103,12 @@ def auth_of(login: Login, screen: Screen, connecting: trio.CancelScope, *, has_h
     Raises `BadArgument`.
     """
     login.check(has_header=has_header)
+    if login.insecure:
+        screen.say(WARNING)
     if has_header:
         return _Stranger(NOT_TAKEN)
-    if login.auth == "none":
-        return _Stranger()
+    if login.auth == "none" or login.insecure:
+        return _Stranger(NOT_VERIFIED if login.insecure else WHO)
     return _OnDemand(lambda: _oauth(login, screen, connecting), is_asked_for=login.auth != "kept")
 
 
@@ -105,12 +119,12 @@ def _oauth(login: Login, screen: Screen, connecting: trio.CancelScope) -> "OAuth
     is_machine = login.auth == "machine"
     store = store_of(login.client_id if is_machine else None)
     grant = _machine(login) if is_machine else _person(login, screen, connecting)
-    return OAuth(grant=grant, scopes=scopes, store=store, trust=login.trust or ())
+    return OAuth(grant=grant, scopes=scopes, store=store, trust=login.trust or (), tls=login.context())
 
 
 def store_of(machine: str | None) -> "FileStore":
     """The token store of a user, or of a machine: the two are kept apart."""
-    from callboard.oauth import FileStore
+    from callboard.oauth.store import FileStore
 
     home = FileStore.at_home()
     return home if machine is None else FileStore(home.folder / hashlib.sha256(machine.encode()).hexdigest())
@@ -181,10 +195,22 @@ class _OnDemand:
     def credentials(self, url: str) -> Credentials:
         if self.is_asked_for:
             return self.make().credentials(url)
+        if not _may_be_kept(url):
+            return _Stranger()
         try:
             return _Kept(self.make().credentials(url))
         except NotAuthorized:
             return _Stranger()  # a token could be overheard on the way there
+
+
+def _may_be_kept(url: str) -> bool:
+    """Whether there may be tokens for *url*. To look for their file costs nothing; OAuth takes time to load."""
+    from callboard.oauth.store import tokens_of
+
+    try:
+        return store_of(None).path(tokens_of(url)).exists()
+    except (OSError, CallboardError):
+        return True  # OAuth says what is wrong
 
 
 @attrs.frozen

@@ -1,16 +1,20 @@
 """The command line: every command, put together. Each has a `--help` that teaches and a `--json` for scripts."""
 
+import gc
 import json
 import os
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
-from rich.console import Console
 
 from callboard._version import __version__
 from callboard.cli.codes import Exit
 from callboard.errors import CannotServe
+from callboard.supervisor.colours import coloured, shows_colours
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["app", "main"]
 
@@ -18,25 +22,48 @@ app = App(
     name="callboard",
     help="An actor-based message broker for the Model Context Protocol.",
     version=__version__,
+    version_flags=("--version", "-V"),
     help_format="plaintext",
 )
 
 _SERVERS = Group("Run servers", sort_key=0)
 _LOOK = Group("Look at a running server", sort_key=1)
 _CLIENTS = Group("Use a server", sort_key=2)
+_RECORDINGS = Group("Record and convert messages", sort_key=3)
+_SELF = Group("This program", sort_key=4)
 
 # By name, so that a command loads its own modules only: all of them together take half as long again to import.
-for _place, _name in enumerate(("run", "serve", "check", "approve", "token")):
+for _place, _name in enumerate(("run", "dev", "serve", "check", "install", "approve", "token")):
     app.command(f"callboard.cli.{_name}:APP", name=_name, group=_SERVERS, sort_key=_place)
 for _place, _name in enumerate(("status", "top")):
     app.command(f"callboard.cli.{_name}:APP", name=_name, group=_LOOK, sort_key=_place)
-for _name in ("list", "call", "read", "prompt", "listen"):
-    app.command(f"callboard.cli.client:{_name.upper()}", name=_name, group=_CLIENTS)
-app.command("callboard.cli.compare:APP", name="bench", group=_CLIENTS)
-app.command("callboard.cli.entrance:LOGIN_APP", name="login", group=_CLIENTS)
-app.command("callboard.cli.entrance:LOGOUT_APP", name="logout", group=_CLIENTS)
+for _place, (_name, _where) in enumerate(
+    {
+        "list": "client:LIST",
+        "describe": "describe:DESCRIBE",
+        "call": "client:CALL",
+        "read": "client:READ",
+        "prompt": "client:PROMPT",
+        "complete": "describe:COMPLETE",
+        "listen": "client:LISTEN",
+        "tasks": "tasks:APP",
+        "login": "entrance:LOGIN_APP",
+        "logout": "entrance:LOGOUT_APP",
+        "bench": "compare:APP",
+    }.items()
+):
+    app.command(f"callboard.cli.{_where}", name=_name, group=_CLIENTS, sort_key=_place)
+for _name in ("record", "convert"):
+    app.command(f"callboard.cli.{_name}:APP", name=_name, group=_RECORDINGS)
+app.command("callboard.cli.completion:APP", name="completion", group=_SELF)
+for _flag in ("--help", "--version"):
+    app[_flag].group = (_SELF,)
 
-_TAKE_A_COMMAND: Final = frozenset({"list", "call", "read", "prompt", "listen", "bench"})
+_TAKE_A_COMMAND: Final = frozenset(
+    {"list", "describe", "call", "read", "prompt", "complete", "listen", "bench", "record"}
+)
+_JSON_ERRORS: Final = frozenset({*_TAKE_A_COMMAND, "tasks", "login", "logout"} - {"record"})
+"""The commands that have an error on standard output, too, if `--json` is given."""
 
 
 def _with_command(arguments: list[str]) -> list[str]:
@@ -56,8 +83,20 @@ def _one_line(error: CycloptsError) -> str:
     return f"callboard: {' '.join(str(error).split())}"
 
 
-def _unbroken() -> Console:
+def _complain(error: CycloptsError, arguments: list[str]) -> None:
+    """Arguments that no command takes: one line, and one object for scripts."""
+    line = _one_line(error)
+    _unbroken().print(line)
+    if arguments and arguments[0] in _JSON_ERRORS and "--json" in arguments:
+        from callboard.cli.complaints import usage_error, write_error
+
+        write_error(usage_error(line.removeprefix("callboard: ")))
+
+
+def _unbroken() -> "Console":
     """Standard error, with one line as one line however narrow it is, and what was typed as it was typed."""
+    from rich.console import Console
+
     return Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
@@ -65,11 +104,16 @@ def main() -> None:
     """Run the command line."""
     try:
         arguments = sys.argv[1:]
+        if arguments and arguments[0] in _JSON_ERRORS - {"bench"}:
+            gc.disable()  # a tenth of the time to load all modules; `speak` enables it
         if not arguments or arguments[0] in app.help_flags or arguments[0] not in app:
             app.resolved_commands()  # the list of commands has a line of each one's docstring
-        app(_with_command(arguments), error_formatter=_one_line, error_console=_unbroken())
+        app(_with_command(arguments), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        _complain(error, sys.argv[1:])
+        sys.exit(Exit.USAGE)
     except CannotServe as error:
-        print(f"callboard: {error}", file=sys.stderr)
+        print(f"callboard: {coloured(str(error)) if shows_colours() else error}", file=sys.stderr)
         sys.exit(Exit.USAGE)
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

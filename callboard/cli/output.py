@@ -3,22 +3,24 @@
 import base64
 import binascii
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
 from msgspec import UNSET
-from rich.console import Console
-from rich.highlighter import JSONHighlighter
-from rich.table import Table
-from rich.text import Text
 
 from callboard.actors.changes import ListChanged
+from callboard.cli.media_files import MediaFiles
+from callboard.cli.pictures import drawn, protocol_of
+from callboard.cli.streams import console_of, is_console
 from callboard.client.client import Client
 from callboard.client.subscriptions import Change
+from callboard.client.tasks import TaskHandle
 from callboard.codecs.revisions import (
     AudioContent,
     BlobResourceContents,
@@ -41,6 +43,10 @@ from callboard.codecs.revisions import (
 )
 from callboard.supervisor.printable import clean
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
 _BREAKS: Final = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -60,22 +66,30 @@ class ResultPrinter:
 
     revision: Revision
     is_json: bool = False
-    console: Console = attrs.field(factory=Console)
+    media: MediaFiles = attrs.field(factory=MediaFiles)
+    _console: "Console | None" = None
 
     @property
     def is_terminal(self) -> bool:
-        return self.console.is_terminal
+        return is_console(sys.stdout) if self._console is None else self._console.is_terminal
+
+    @property
+    def console(self) -> "Console":
+        """The console of a terminal: a pipe needs none."""
+        if self._console is None:
+            self._console = console_of(sys.stdout)
+        return self._console
 
     # Everything that is there.
 
     def listing(self, client: Client, listing: Listing) -> None:
         if self.is_json:
-            self._json(self._listing_json(client, listing))
+            self.json(self._listing_json(client, listing))
         elif self.is_terminal:
             self._listing_tables(client, listing)
         else:
             for row in _rows(listing):
-                self._line("\t".join(map(_cell, row)))
+                self.line("\t".join(map(_cell, row)))
 
     def _listing_json(self, client: Client, listing: Listing) -> Mapping[str, Any]:
         info = client.server_info
@@ -92,19 +106,15 @@ class ResultPrinter:
     def _listing_tables(self, client: Client, listing: Listing) -> None:
         info = client.server_info
         who = "unnamed server" if info is None else f"{info.name} {info.version}"
-        self.console.print(Text(clean(who)), style="bold", end=" ")
+        self.console.print(_plain(who), style="bold", end=" ")
         self.console.print(f"({self.revision.value})", highlight=False)
         if client.instructions:
-            self.console.print(Text(clean(client.instructions)))
+            self.console.print(_plain(client.instructions))
         rows = list(_rows(listing))
         for kind in dict.fromkeys(row[0] for row in rows):
-            table = Table(title=f"{kind}s", title_justify="left", title_style="bold", expand=False)
             headings = ("name", "arguments") if kind in ("tool", "prompt") else ("uri", "type")
-            for heading in (*headings, "description"):
-                table.add_column(heading, overflow="fold")
-            for _, *cells in (row for row in rows if row[0] == kind):
-                table.add_row(*(Text(clean(_cell(cell))) for cell in cells))
-            self.console.print(table)
+            cells = [row[1:] for row in rows if row[0] == kind]
+            self.table((*headings, "description"), cells, title=f"{kind}s")
         if not rows:
             self.console.print("No tools, resources or prompts.")
 
@@ -112,30 +122,55 @@ class ResultPrinter:
 
     def called(self, result: CallToolResult) -> None:
         if self.is_json:
-            self._json(write_result(self.revision, "tools/call", result))
+            self.json(write_result(self.revision, "tools/call", result))
+            for block in result.content:
+                self._keep(block)
+            return
+        structured = None if result.structured_content is UNSET else result.structured_content
+        if self.is_terminal and structured is not None and len(_json_text(result.content)) > self.console.width:
+            self.json(structured)  # the text says the same, in one long line
+            return
+        texts = [block.text for block in result.content if isinstance(block, TextContent)]
+        if len(texts) == len(result.content) and texts and self.media.wants_text:
+            self.media.keep_text("\n".join(texts) + "\n")
             return
         for block in result.content:
             self._block(block)
-        if not result.content and result.structured_content is not UNSET:
-            self._json(result.structured_content)
+        if not result.content and structured is not None:
+            self.json(structured)
+
+    def task(self, task: TaskHandle) -> None:
+        """A task: its id alone for a pipe that reads one line, or all that the server told of it."""
+        view = task.view
+        if view is None:
+            return
+        if self.is_json:
+            said = msgspec.json.decode(msgspec.json.encode(view))
+            self.json({name: value for name, value in said.items() if value not in (None, "")})
+            return
+        self.line("\t".join(map(_cell, (view.task_id, view.status, view.status_message))).rstrip())
 
     def read(self, result: ReadResourceResult) -> None:
         if self.is_json:
-            self._json(write_result(self.revision, "resources/read", result))
+            self.json(write_result(self.revision, "resources/read", result))
+            for contents in result.contents:
+                if isinstance(contents, BlobResourceContents):
+                    self._keep(EmbeddedResource(resource=contents))
             return
         for contents in result.contents:
             self._contents(contents)
 
     def prompted(self, result: GetPromptResult) -> None:
         if self.is_json:
-            self._json(write_result(self.revision, "prompts/get", result))
+            self.json(write_result(self.revision, "prompts/get", result))
             return
         for message in result.messages:
-            self._line(f"{message.role}:")
+            self.line(f"{message.role}:")
             self._block(message.content)
 
     def changed(self, change: Change) -> None:
         """One line, at once: its reader may wait for it."""
+        now = datetime.now().astimezone()
         if isinstance(change, ListChanged):
             told = {"changed": str(change.name)}
             line = f"{change.name} changed"
@@ -143,52 +178,114 @@ class ResultPrinter:
             told = {"updated": change.uri}
             line = f"updated {_cell(change.uri)}"
         if self.is_json:
-            self._line(msgspec.json.encode(told).decode())
+            self.line(msgspec.json.encode({"at": now.isoformat(timespec="milliseconds"), **told}).decode())
+        elif self.is_terminal:
+            self.line(f"{now:%H:%M:%S} {line}")
         else:
-            self._line(line)
+            self.line(f"{now.isoformat(timespec='milliseconds')}\t{line}")
         sys.stdout.flush()
+
+    def heading(self, name: str, notes: str = "") -> None:
+        """The name of something that is described below."""
+        if self.is_terminal:
+            self.console.print(_plain(_cell(name), "bold"), _plain(f"({notes})" if notes else "", "dim"))
+        else:
+            self.line(_cell(name) + (f" ({notes})" if notes else ""))
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+        """A table at a terminal; lines with tabs in a pipe."""
+        if not self.is_terminal:
+            for row in rows:
+                self.line("\t".join(map(_cell, row)))
+            return
+        if not rows:
+            return
+        from rich.table import Table  # a pipe needs none
+
+        table = Table(title=title, title_justify="left", title_style="bold", expand=False)
+        for heading in headings:
+            table.add_column(heading, overflow="fold")
+        for row in rows:
+            table.add_row(*(_plain(_cell(cell)) for cell in row))
+        self.console.print(table)
 
     # In pieces.
 
     def _block(self, block: Model) -> None:
         match block:
             case TextContent(text=text):
-                self._line(text)
+                self._text(text)
             case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-                self._line(f"[{block.type}: {kind}, {_size(data)}]")
+                kept = self._keep(block)
+                if isinstance(block, ImageContent):
+                    self._show(_bytes(data), kind)
+                self._text(f"[{block.type}: {kind}, {_size(data)}{kept}]")
             case ResourceLink(uri=uri, name=name):
-                self._line(f"[link: {name} at {uri}]")
+                self._text(f"[link: {name} at {uri}]")
             case EmbeddedResource(resource=TextResourceContents() as contents):
-                self._line(f"[resource: {contents.uri}]")
-                self._line(contents.text)
+                self._text(f"[resource: {contents.uri}]")
+                self._text(contents.text)
             case EmbeddedResource(resource=BlobResourceContents() as contents):
-                self._line(f"[resource: {contents.uri}, {_kind(contents)}, {_size(contents.blob)}]")
+                kept = self._keep(block)
+                self._text(f"[resource: {contents.uri}, {_kind(contents)}, {_size(contents.blob)}{kept}]")
             case _:
-                self._json(write(self.revision, block))
+                self.json(write(self.revision, block))
 
     def _contents(self, contents: Model) -> None:
         match contents:
+            case TextResourceContents(text=text) if self.media.wants_text:
+                self.media.keep_text(text)
             case TextResourceContents(text=text):
-                self._line(text)
+                self._text(text)
+            case BlobResourceContents(blob=blob) if self.media.flags.is_given:
+                kept = self._keep(EmbeddedResource(resource=contents))
+                self._text(f"[{_kind(contents)}, {_size(blob)}{kept}]")
             case BlobResourceContents(blob=blob) if self.is_terminal:
-                self._line(f"[{_kind(contents)}, {_size(blob)}]")
+                self._show(_bytes(blob), _kind(contents))
+                self.line(f"[{_kind(contents)}, {_size(blob)}]")
             case BlobResourceContents(blob=blob):
                 sys.stdout.flush()
                 sys.stdout.buffer.write(_bytes(blob))
             case _:
-                self._json(write(self.revision, contents))
+                self.json(write(self.revision, contents))
 
-    def _line(self, text: str) -> None:
+    def _keep(self, block: Model) -> str:
+        """Write the bytes of a block to the files that were asked for. Returns what to say of that."""
+        match block:
+            case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
+                names = self.media.keep(_bytes(data), kind)
+            case EmbeddedResource(resource=BlobResourceContents() as contents):
+                names = self.media.keep(_bytes(contents.blob), _kind(contents))
+            case _:
+                names = ""
+        return f"; saved as {names}" if names else ""
+
+    def _show(self, data: bytes, kind: str) -> None:
+        """A picture, at a terminal that can show it."""
+        protocol = protocol_of(os.environ) if self.is_terminal and not self.media.is_stdout else None
+        shown = None if protocol is None else drawn(data, kind, protocol)
+        if shown is not None:
+            sys.stdout.write(shown)
+
+    def _text(self, text: str) -> None:
+        """A line, unless standard output is for bytes alone."""
+        if not self.media.is_stdout:
+            self.line(text)
+
+    def line(self, text: str) -> None:
         """A server's text: for a terminal without commands to it, for a pipe as it is."""
         text = clean(text) if self.is_terminal else text
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
-    def _json(self, value: Any) -> None:
+    def json(self, value: Any) -> None:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
         if self.is_terminal:
+            from rich.highlighter import JSONHighlighter
+            from rich.text import Text
+
             self.console.print(JSONHighlighter()(Text(_escaped(text))), soft_wrap=True)
         else:
-            self._line(text)
+            self.line(text)
 
 
 def _rows(listing: Listing) -> Iterable[tuple[str, str, str, str]]:
@@ -213,6 +310,13 @@ def _parameters(schema: Mapping[str, Any]) -> Iterable[str]:
         yield name if isinstance(required, list) and name in required else f"[{name}]"
 
 
+def _plain(text: str, style: str = "") -> "Text":
+    """A server's text for a console, without commands to it."""
+    from rich.text import Text
+
+    return Text(clean(text), style=style)
+
+
 def _cell(text: str) -> str:
     """A server's text without what begins another cell or another row: a program reads them line by line."""
     return _BREAKS.sub(" ", text)
@@ -225,6 +329,14 @@ def _first_line(text: object) -> str:
 def _escaped(text: str) -> str:
     """JSON, with all that would command a terminal written so that it does not, and still means the same."""
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
+
+
+def _json_text(content: Sequence[Model]) -> str:
+    """The content, if it is one text of an object or a list; else nothing."""
+    match content:
+        case [TextContent(text=text)] if text.lstrip()[:1] in ("{", "["):
+            return text
+    return ""
 
 
 def _bytes(blob: str) -> bytes:

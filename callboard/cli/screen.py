@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import attrs
 from msgspec import UNSET
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
-from callboard.cli.streams import forgiving_stderr
+from callboard.cli.streams import console_of, forgiving_stderr
 from callboard.cli.terminal import Terminal
 from callboard.codecs.revisions import LoggingMessageNotificationParams, ProgressNotificationParams
-from callboard.server.content.problems import shown
 from callboard.supervisor.printable import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 
 @attrs.define(eq=False)
@@ -23,9 +23,16 @@ class Screen:
     """Messages on stderr, beside the result. A *quiet* screen shows only errors."""
 
     is_quiet: bool = False
-    console: Console = attrs.field(factory=lambda: Console(file=forgiving_stderr()))
-    _bar: Progress | None = attrs.field(default=None, init=False)
-    _task: TaskID | None = attrs.field(default=None, init=False)
+    _console: "Console | None" = None
+    _bar: "Progress | None" = attrs.field(default=None, init=False)
+    _task: "TaskID | None" = attrs.field(default=None, init=False)
+
+    @property
+    def console(self) -> "Console":
+        """Standard error: a command that has nothing to say does without it."""
+        if self._console is None:
+            self._console = console_of(forgiving_stderr())
+        return self._console
 
     def __enter__(self) -> Self:
         return self
@@ -44,6 +51,8 @@ class Screen:
             self.say(f"{what}: {report.progress:g}{of} {message}".rstrip())
             return
         if self._bar is None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # few commands show a bar
+
             name, said = (TextColumn(f"{{task.fields[{field}]}}", markup=False) for field in ("what", "said"))
             columns = (name, BarColumn(), said, TimeElapsedColumn())
             self._bar = Progress(*columns, console=self.console, transient=True)
@@ -55,7 +64,7 @@ class Screen:
     def log(self, said: LoggingMessageNotificationParams) -> None:
         """A log message of the server."""
         if not self.is_quiet:
-            text = said.data if isinstance(said.data, str) else shown(said.data)
+            text = said.data if isinstance(said.data, str) else _as_json(said.data)
             self.say(f"{said.level}: {text}", style="dim")
 
     def ready(self, text: str) -> None:
@@ -63,7 +72,14 @@ class Screen:
         if not self.is_quiet and self.console.is_terminal:
             self.say(text, style="dim")
 
+    def stand(self, text: str) -> None:
+        """Where a task stands: one line for each change."""
+        if not self.is_quiet:
+            self.say(text, style="dim")
+
     def say(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
         self.console.print(Text(clean(text)), style=style, soft_wrap=True)
 
     @contextmanager
@@ -77,3 +93,9 @@ class Screen:
         if self._bar is not None:
             self._bar.stop()
             self._bar = self._task = None
+
+
+def _as_json(data: object) -> str:
+    from callboard.server.content.problems import shown  # with a validator, which takes time to load
+
+    return shown(data)

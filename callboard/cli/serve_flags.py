@@ -140,6 +140,13 @@ class Where:
         AuditArguments,
         Parameter(group=LOGS, help="What audit lines say of arguments: nothing, or a keyed digest (key in FILE.key)."),
     ] = "none"
+    record: Annotated[
+        Path | None,
+        Parameter(
+            group=LOGS,
+            help="Record messages to this file, as JSON lines without secrets. `serve`: those of its servers.",
+        ),
+    ] = None
     trace: Annotated[
         bool, FLAG, Parameter(group=LOGS, help="Make OpenTelemetry spans, with the SDK that the process has set up.")
     ] = False
@@ -194,6 +201,7 @@ class Where:
             audit=_audit(self.audit),
             audit_when_full=self.audit_when_full,
             audit_arguments=self.audit_arguments,
+            record=_path(self.record),
             trace=self.trace,
             trace_accept=self.trace_accept,
             tls_cert=_path(self.tls_cert),

@@ -15,6 +15,7 @@ from callboard.cli.serve_flags import Json
 from callboard.cli.top import Address, AdminToken, look
 from callboard.cli.top_tables import server_state, server_why
 from callboard.cli.top_text import count, duration, number, part, rows_of, size, span, word
+from callboard.supervisor.last_words import telling
 
 STATUS_EXAMPLES: Final = """\
 Examples:
@@ -87,7 +88,11 @@ def summarized(view: AdminView, address: str) -> dict[str, Any]:
         "servers": int(servers),
         "servers_up": int(up),
         "down": down,
+        "asleep": [word(row.get("name")) for row in rows_of(view, "servers") if row.get("state") == "asleep"],
         "withheld": {word(row.get("name")): row["withheld"] for row in rows_of(view, "servers") if row.get("withheld")},
+        "overrides": {
+            word(row.get("name")): row["overrides"] for row in rows_of(view, "servers") if row.get("overrides")
+        },
         "waiting_calls": len(rows_of(view, "waiting_calls")),
         "counts": {name: totals.get(name) for name in _COUNTS},
         "latest": {name: latest.get(name) for name in ("requests", "errors", "p50_60s", "p99_60s", "loop_lag", "cpu")},
@@ -101,7 +106,9 @@ def _worker(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _down(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row.get(name) for name in ("name", "state", "why", "next_try", "restarts")}
+    known = {name: row.get(name) for name in ("name", "state", "why", "next_try", "restarts")}
+    said = row.get("said")
+    return {**known, "said": [word(line) for line in said] if isinstance(said, list) else []}
 
 
 def lines(summary: Mapping[str, Any]) -> list[Text]:
@@ -151,13 +158,15 @@ def _server_lines(summary: Mapping[str, Any]) -> list[Text]:
     if not summary["servers"]:
         return []
     up, of, down = summary["servers_up"], summary["servers"], summary["down"]
-    found = [Text(f"servers: {up} of {of} up", "" if up == of else "bold yellow")]
+    asleep = f", asleep: {', '.join(summary['asleep'][:MOST_DOWN])}" if summary["asleep"] else ""
+    found = [Text(f"servers: {up} of {of} up{asleep}", "" if up == of else "bold yellow")]
     wide = max((len(word(row["name"])) for row in down[:MOST_DOWN]), default=0)
     state = max((len(server_state(row)) for row in down[:MOST_DOWN]), default=0)
     for row in down[:MOST_DOWN]:
         line = Text(f"  {word(row['name']):{wide}}  ")
         line.append(f"{server_state(row):{state}}", "red")
-        line.append(f"  {server_why(row)}")
+        why = ": ".join(text for text in (word(row["why"]), telling(row["said"])) if text)
+        line.append(f"  {server_why({**row, 'why': why})}")
         restarts = number(row["restarts"])
         line.append(f", {restarts:,.0f} restart{'s' if restarts != 1 else ''}" if restarts else "")
         found.append(line)
@@ -165,6 +174,8 @@ def _server_lines(summary: Mapping[str, Any]) -> list[Text]:
         found.append(Text(f"  ... and {len(down) - MOST_DOWN:,} more"))
     for name, tools in summary["withheld"].items():
         found.append(Text(f"  {name}: {count(tools)} tools wait for approval (callboard approve)", "yellow"))
+    for name, problems in summary["overrides"].items():
+        found += [Text(f"  {name}: {word(problem)}", "yellow") for problem in problems]
     return found
 
 

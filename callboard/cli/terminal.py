@@ -6,13 +6,14 @@ has no such way (Windows), a thread does.
 
 import os
 import sys
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
-from rich.console import Console
-from rich.text import Text
 
 from callboard.supervisor.printable import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 READ_SIZE: Final = 4096
 """Longest line that a terminal hands over at once."""
@@ -31,7 +32,7 @@ class Person(Protocol):
 class Terminal:
     """Asks at the terminal."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: "Console") -> None:
         self._console = console
 
     @staticmethod
@@ -40,12 +41,22 @@ class Terminal:
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     def say(self, text: str, style: str = "") -> None:
-        self._console.print(Text(clean(text)), style=style, soft_wrap=True)
+        self._print(text, "\n", style)
 
     async def ask(self, question: str) -> str | None:
-        self._console.print(Text(clean(question)), end=" ", soft_wrap=True)
-        line = await _read_line()
+        self._print(question, " ")
+        line = ""
+        try:
+            line = await _read_line()
+        finally:
+            if not line.endswith("\n"):  # Ctrl-C and Ctrl-D leave the cursor behind the question
+                self._console.print()
         return None if not line else line.rstrip("\r\n")
+
+    def _print(self, text: str, end: str, style: str = "") -> None:
+        from rich.text import Text
+
+        self._console.print(Text(clean(text)), style=style, end=end, soft_wrap=True)
 
 
 async def _read_line() -> str:

@@ -20,8 +20,8 @@ from rich.text import Text
 from callboard.cli.admin_client import AdminClient, AdminView
 from callboard.cli.arguments import BadArgument
 from callboard.cli.bench_flags import seconds_in
-from callboard.cli.client_run import complain
 from callboard.cli.codes import Exit
+from callboard.cli.complaints import complain
 from callboard.cli.screen import Screen
 from callboard.cli.serve_flags import FLAG
 from callboard.cli.streams import prepare_streams

@@ -84,7 +84,8 @@ def _of(used: str, most: str) -> Callable[[TopRow], str]:
 
 
 def server_state(row: TopRow) -> str:
-    return "up" if row.get("is_up") is True else word(row.get("state"))
+    state = word(row.get("state"))
+    return "up" if row.get("is_up") is True and state not in ("asleep", "waking") else state
 
 
 def server_why(row: TopRow) -> str:

@@ -2,7 +2,7 @@
 
 Lines wait in a bounded queue until a thread writes them, so that no call waits for a disk. When the queue is full, or
 the disk is, either the lines are dropped and counted, or nothing new is begun until they can be written: the operator's
-choice. What strangers can cause any number of (requests without a valid token) is limited to so many lines a second.
+choice. Requests without a valid token, of which there may be any number, are limited to so many lines a second.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ BATCH: Final = 500
 """Lines that are written at once."""
 
 DEEPEST: Final = 5
-"""Actors on whose behalf a caller acts (`act` of its token) that a line names."""
+"""Actors that a caller acts for (`act` of its token) that a line names."""
 
 FROM_STRANGERS: Final = Rate(50, per=1.0)
 """Lines of one event that those without a valid token can cause. More of them are counted, in the next line."""
@@ -71,7 +71,7 @@ class AuditLine(msgspec.Struct, omit_defaults=True, gc=False):
     issuer: str = ""
     client_id: str = ""
     actor: list[str] = []
-    """On whose behalf the caller acts, the latest first: `act` of its token (RFC 8693)."""
+    """Those that the caller acts for, the latest first: `act` of its token (RFC 8693)."""
     client: str = ""
     remote: str = ""
     transport: str = ""
@@ -126,7 +126,7 @@ def actors_of(caller: Caller) -> list[str]:
 
 
 def digest_of(key: bytes, arguments: bytes) -> str:
-    """HMAC-SHA-256 of the canonical JSON of *arguments*: whoever has the key and claims what they were can prove it.
+    """HMAC-SHA-256 of the canonical JSON of *arguments*: the key proves a claim of what they were.
     Without a key, short arguments could be guessed."""
     try:
         return hmac.new(key, canonical(arguments), hashlib.sha256).hexdigest()
@@ -254,7 +254,7 @@ class Audit:
 
 
 def tell_caller(line: AuditLine, caller: Caller) -> None:
-    """Say who it is; of its claims nothing but on whose behalf it acts."""
+    """Name the caller; of its claims nothing but those that it acts for."""
     line.principal, line.tenant = clipped(caller.principal), clipped(caller.tenant)
     line.issuer, line.client_id = clipped(caller.issuer), clipped(caller.client_id)
     if caller.claims:

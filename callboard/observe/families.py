@@ -16,8 +16,9 @@ from callboard._version import __version__
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.circuit import CircuitState
 from callboard.actors.broker.offer import BrokerOffer
-from callboard.actors.server.host import Host, Offer
+from callboard.actors.server.host import Host
 from callboard.actors.server.observer import CANCELLED
+from callboard.actors.server.offer import Offer
 from callboard.errors import TIMED_OUT
 from callboard.observe import rows
 from callboard.observe.durations import BOUNDS
@@ -189,7 +190,7 @@ def _of_process(measure: Callable[[int], float]) -> Callable[[Backend], float | 
 
 
 _OF_BACKENDS: Final[tuple[tuple[str, Literal["counter", "gauge"], str, Callable[[Backend], float | None]], ...]] = (
-    ("callboard_backend_up", "gauge", "Whether the server can be used.", lambda one: float(one.is_up)),
+    ("callboard_backend_up", "gauge", "Whether the server can be used.", lambda one: float(one.is_available)),
     (
         "callboard_backend_restarts_total",
         "counter",

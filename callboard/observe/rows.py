@@ -22,12 +22,16 @@ import trio
 from callboard import tree
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.offer import BrokerOffer
+from callboard.actors.broker.override_problems import override_problems
 from callboard.actors.changes import Change, ListChanged
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Link
+from callboard.actors.client.recorded_link import RecordedLink
 from callboard.actors.lifecycle import RequestState
 from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.host import Host, Offer, OpenSession
+from callboard.actors.server.host import Host
+from callboard.actors.server.offer import Offer
+from callboard.actors.server.open_session import OpenSession
 from callboard.actors.server.request import RequestActor
 from callboard.actors.server.subscription import Subscription
 from callboard.actors.terms import Terms
@@ -40,7 +44,8 @@ from callboard.observe.turns import Parts
 from callboard.supervisor import DeadLetters, Fact, Snapshot, Supervisor
 from callboard.transports.memory import MemoryConnection
 from callboard.transports.server.http.connection import HttpConnection
-from callboard.transports.wire import SocketWire, SslWire
+from callboard.transports.ssl_wire import SslWire
+from callboard.transports.wire import SocketWire
 
 Row: TypeAlias = dict[str, Any]
 
@@ -341,7 +346,7 @@ def last_lines(host: Host, server: str) -> list[str] | None:
 
 
 def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
-    shared, is_up = backend.shared, backend.is_up
+    shared, is_up = backend.shared, backend.is_available
     took = journal.of_backend(backend.name)
     waiting = sum(1 for name in offer.catalogue.withheld() if name.startswith(f"{backend.name}_"))
     row: Row = {
@@ -368,6 +373,8 @@ def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
     }
     if not is_up and backend.said:
         row["said"] = [clip(line) for line in backend.said[-SAID:]]
+    if problems := override_problems(backend.name, backend.listings):
+        row["overrides"] = [clip(problem) for problem in problems]
     return row
 
 
@@ -379,6 +386,8 @@ def transport_of(link: Link | None) -> str | None:
         return "http"
     if link.process is not None:
         return "stdio"
+    if isinstance(link, RecordedLink):
+        link = link.link
     is_here = isinstance(link, DuplexLink) and isinstance(link.connection, MemoryConnection)
     return "in process" if is_here else "websocket"
 

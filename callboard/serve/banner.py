@@ -54,13 +54,16 @@ def as_text(ready: Ready) -> str:
         lines.append("  " + json.dumps({"mcpServers": {info.name: {"url": url}}}))
     lines += [f"  warning: {warning}" for warning in ready.warnings]
     if ready.behind is not None:
-        lines += [f"  try:   {_example(ready.behind, url)}"] if url is not None else []
+        tries = _examples(ready.behind, url) if url is not None else []
+        lines += [f"  {'try:' if number == 0 else '':<6} {line}" for number, line in enumerate(tries)]
         lines.append("  press Ctrl-C to stop")
     return "\n".join(lines)
 
 
 def _counted(behind: "Behind") -> Iterator[str]:
-    yield f"{_number(len(behind.servers), 'server')} with {_number(behind.tools, 'tool')} behind it"
+    missing, servers = len(behind.missing), _number(len(behind.servers), "server")
+    shown = f"{len(behind.servers) - missing} of {servers}" if missing else servers
+    yield f"{shown} with {_number(behind.tools, 'tool')} behind it"
     for one in behind.missing:
         yield f"not up: {one.name}, {one.state}{f': {one.why}' if one.why else ''}"
 
@@ -90,7 +93,7 @@ def as_json(ready: Ready) -> str:
             for one in ready.behind.servers
         ]
         told["tools"] = ready.behind.tools
-        told |= {} if url is None else {"try": _example(ready.behind, url)}
+        told |= {} if url is None else {"try": _examples(ready.behind, url)[0].partition("  #")[0].rstrip()}
     return json.dumps(told)
 
 
@@ -100,11 +103,11 @@ def _url(ready: Ready) -> str | None:
     return urls.get("http")
 
 
-def _example(behind: "Behind", url: str) -> str:
-    """A line for another terminal. What unknown tools would do is unknown: then it is the list of them."""
+def _examples(behind: "Behind", url: str) -> list[str]:
+    """Lines for another terminal. What unknown tools would do is unknown: then it is the list of them."""
     if behind.example is None:
-        return f"{_command()} list {shlex.quote(url)}"
-    return f"{_command()} call {shlex.quote(url)} {behind.example}"
+        return [f"{_command()} list {shlex.quote(url)}"]
+    return [f"{_command()} call {shlex.quote(url)} {line}" for line in behind.example.splitlines()]
 
 
 def _command() -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 import attrs
 
+from callboard.codecs.caller import TRUSTED
 from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
 from callboard.errors import CannotServe
 from callboard.serve.cluster_options import ClusterPlan, cluster_plan
@@ -23,6 +24,7 @@ from callboard.transports.bind import BindAddress, Bound, is_own_address
 from callboard.transports.limits import DEFAULTS, Settings
 
 if TYPE_CHECKING:
+    from callboard.actors.server.host import Host
     from callboard.actors.server.parking import Parking
     from callboard.codecs.revisions import Implementation
     from callboard.serve.operator_desk import Balanced
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 MOST_WORKERS: Final = 64
 """Most workers of one server. Two generations of them must fit the page of loads."""
+
+LIVE_PAGE: Final = "CALLBOARD_LIVE_PAGE"
+"""Environment variable by which the parent tells workers the address of the live page."""
 
 HttpEngine: TypeAlias = Literal["native", "asgi"]
 HTTP_ENGINES: Final[tuple[HttpEngine, ...]] = ("native", "asgi")
@@ -93,6 +98,8 @@ class Options(TypedDict, total=False):
     """Bearer token in, principal or `Caller` out; None refuses it."""
     authorization: str | None
     """File with the tables `authorization` and `quotas`: issuers of tokens, rules, quotas."""
+    at: str | None
+    """The server or profile of a broker that stdio serves, with its own names. Over HTTP each has a path of its own."""
     legacy_sse: bool
     """Serve HTTP+SSE (2024-11-05) at /sse as well."""
     admin: str | int | None
@@ -109,6 +116,9 @@ class Options(TypedDict, total=False):
     """What happens when it cannot be written: `drop` lines and count them, or `refuse` new requests."""
     audit_arguments: AuditArguments
     """What it says of arguments: nothing, or a keyed digest. The key lies beside the file."""
+    record: str | None
+    """File to record messages to, as JSON lines without secrets: those of the server and its clients, or, of a broker,
+    those of the broker and its servers."""
     trace: bool
     """Make spans, with the OpenTelemetry SDK that this process has set up."""
     trace_accept: TraceAccept | None
@@ -129,6 +139,10 @@ class Options(TypedDict, total=False):
     """What this process is if a parent has started it."""
     workers: int | Literal["auto"]
     """Processes that serve; `auto`: one for each core. Not for stdio."""
+    inspector: bool
+    """Serve a page with a form for each tool, at /inspector of the HTTP address: for work on a server."""
+    reload: bool
+    """Start anew when a file of the server changes; what is in flight is finished. Not for stdio."""
     settings: Settings
     on_ready: Callable[[Ready], None] | None
 
@@ -168,6 +182,7 @@ class ServePlan:
     allow_origins: Sequence[str] = ()
     authenticate: "Authenticate | None" = None
     authorization: str | None = None
+    at: str | None = None
     legacy_sse: bool = False
     admin: BindAddress | None = attrs.field(default=None, converter=_place)
     admin_token_file: str | None = None
@@ -176,6 +191,7 @@ class ServePlan:
     audit: str | None = None
     audit_when_full: WhenFull = "drop"
     audit_arguments: AuditArguments = "none"
+    record: str | None = None
     trace: bool = False
     trace_accept: TraceAccept | None = None
     workers: int = attrs.field(default=1, converter=_workers)
@@ -189,6 +205,8 @@ class ServePlan:
     cluster_password_file: str | None = None
     cluster: ClusterPlan | None = attrs.field(init=False)
     worker: "Worker | None" = None
+    reload: bool = False
+    inspector: bool = False
     settings: Settings = DEFAULTS
     on_ready: Callable[[Ready], None] | None = None
 
@@ -210,6 +228,8 @@ class ServePlan:
             raise CannotServe(f"invalid http_engine {self.http_engine!r}: expected one of {', '.join(HTTP_ENGINES)}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise CannotServe("TLS needs a certificate and its key")
+        if self.at is not None and not self.serves_stdio:
+            raise CannotServe("a server or profile is chosen for stdio only: over HTTP it is at /mcp/NAME")
         if self.legacy_sse and self.http is None:
             raise CannotServe("legacy SSE needs an HTTP address")
         if self.admin is not None and self.admin.port and self.admin in (self.http, self.ws):
@@ -224,14 +244,34 @@ class ServePlan:
             raise CannotServe("invalid audit_when_full or audit_arguments: expected drop or refuse, none or digest")
         if self.audit == ON_STANDARD_ERROR and self.audit_arguments == "digest":
             raise CannotServe("digests of arguments need an audit file: their key lies beside it")
+        if self.record is not None and (self.workers > 1 or self.cluster is not None):
+            raise CannotServe("messages are recorded by one process: use --record without workers and cluster")
         if self.workers > 1 and self.serves_stdio:
             raise CannotServe("stdio is one client's own: it cannot be served by more than one worker")
         if self.cluster is not None and self.serves_stdio:
             raise CannotServe("stdio is one client's own: a cluster cannot serve it")
-        if (self.workers > 1 or self.cluster is not None) and not hasattr(os, "memfd_create"):
-            raise CannotServe("more than one worker is not supported on this system")
+        if self.inspector and (self.http is None or not self.http.is_local):
+            raise CannotServe("the inspector asks for no token: it needs an HTTP address of this machine")
+        if self.reload and self.serves_stdio:
+            raise CannotServe("--reload needs --http or --ws: over stdio the client starts the process")
+        if self.has_parent and not hasattr(os, "memfd_create"):
+            raise CannotServe("more than one worker, and --reload, are not supported on this system")
         if self.http_engine == "asgi" and self.http is not None and self.http == self.ws:
             raise CannotServe("the ASGI engine serves no WebSocket: use another address for ws")
+
+    def stdio_host(self, host: "Host") -> "Host":
+        """What stdio serves: all, or the server or profile that was named. Raises `CannotServe`."""
+        if self.at is None:
+            return host
+        found = None if host.paths is None else host.paths.find(self.at, TRUSTED)
+        if found is None:
+            raise CannotServe(f"there is no server or profile {self.at[:100]!r}")
+        return found
+
+    @property
+    def has_parent(self) -> bool:
+        """Whether a process that serves nothing itself starts those that do."""
+        return self.workers > 1 or self.cluster is not None or self.reload
 
     @property
     def serves_stdio(self) -> bool:

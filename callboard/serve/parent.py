@@ -4,9 +4,10 @@ It serves nothing itself but the health checks, and loads no code of an author's
 """
 
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -18,6 +19,7 @@ from callboard.codecs.home import chosen_home
 from callboard.codecs.seal import new_secret
 from callboard.errors import CannotServe
 from callboard.serve.cluster_options import ClusterPlan
+from callboard.serve.code_watch import CodeWatch
 from callboard.serve.options import Ready, ServePlan, ServerName, listening_at, warnings_for
 from callboard.server.served import BackendStatus, Behind
 from callboard.supervisor import Intensity, Supervisor, get_logger
@@ -117,9 +119,12 @@ class Parent:
     _crashes: RestartWindow = attrs.field(factory=lambda: RestartWindow(CRASH_LOOP), init=False)
     _code: int = attrs.field(default=0, init=False)
     _is_ending: bool = attrs.field(default=False, init=False)
+    _watch: CodeWatch = attrs.field(init=False)
+    _renew: trio.Event = attrs.field(factory=trio.Event, init=False)  # another generation is wanted
 
     def __attrs_post_init__(self) -> None:
         self.book = Book(self.plan.settings.session_idle)
+        self._watch = CodeWatch(self._code_changed)
 
     async def join(self, cluster: ClusterPlan) -> None:
         """Be one of several nodes."""
@@ -143,7 +148,8 @@ class Parent:
         """Serve until a signal comes. Returns the exit code."""
         with heed_signals(self._kill_all) as asked, heed_hangups() as hangups:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._serve, hangups, nursery.cancel_scope)
+                nursery.start_soon(self._serve, nursery.cancel_scope)
+                nursery.start_soon(self._heed, hangups)
                 nursery.start_soon(self._tidy)
                 if self.node is not None and self.view is not None:
                     nursery.start_soon(keep_telling, self.view.tell_nodes, self.node)
@@ -152,7 +158,15 @@ class Parent:
             await self._end()
         return self._code
 
-    async def _serve(self, hangups: trio.MemoryReceiveChannel[None], whole: trio.CancelScope) -> None:
+    async def _heed(self, hangups: trio.MemoryReceiveChannel[None]) -> None:
+        async for _ in hangups:
+            self._renew.set()
+
+    def _code_changed(self, files: Sequence[str]) -> None:
+        log.info("code_changed", files=[Path(file).name for file in files])
+        self._renew.set()
+
+    async def _serve(self, whole: trio.CancelScope) -> None:
         if not (await self._start_keeper() and await self._start_generation()):
             if self._code != SAID_WHY:
                 process = "keeper" if self.generation == 0 else "worker"
@@ -161,7 +175,17 @@ class Parent:
             whole.cancel()
             return
         self._announce()
-        async for _ in hangups:
+        if self.plan.reload:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch.run)
+                await self._renew_always()
+        await self._renew_always()
+
+    async def _renew_always(self) -> None:
+        """Start another generation whenever one is wanted."""
+        while True:
+            await self._renew.wait()
+            self._renew = trio.Event()
             log.info("next_generation", generation=self.generation + 1)
             if self._keeper is not None:
                 self._keeper.read_anew()
@@ -172,6 +196,7 @@ class Parent:
                 log.warning("invalid_configuration", reason=str(error))
             if not is_started:
                 self._code = 0
+                self._watch.failed()
                 log.error("generation_not_started", generation=self.generation, hint="the older one goes on")
 
     async def _tidy(self) -> None:
@@ -219,7 +244,8 @@ class Parent:
                 nursery.start_soon(start, number)
         is_whole = is_first or all(started)  # the first generation has no other that could go on
         for worker in older if is_whole else [self._workers[number] for number in numbers if number in self._workers]:
-            worker.leave(self.plan.settings.linger)
+            # Code that was changed serves from now on: the older one finishes calls, and does not begin any.
+            worker.leave(0 if self.plan.reload else self.plan.settings.linger)
         return is_whole
 
     async def _start(self, number: int, *, is_trial: bool) -> bool:
@@ -275,6 +301,7 @@ class Parent:
             log.info("keeper_serves", pid=0 if worker.process is None else worker.process.pid)
             return
         self._first = first
+        self._watch.served(first.files)
         log.info("worker_serves", worker=worker.number, generation=worker.generation)
 
     async def wait_known(self, worker: WorkerProcess) -> None:

@@ -13,7 +13,7 @@ import trio
 
 from callboard import tree
 from callboard._version import __version__
-from callboard.serve.options import Options, ServePlan, ServerName, listening_at, listening_told
+from callboard.serve.options import LIVE_PAGE, Options, ServePlan, ServerName, listening_at, listening_told
 from callboard.serve.parent import Parent
 from callboard.supervisor import open_tree
 from callboard.transports.bind import Bound, listen
@@ -38,7 +38,7 @@ def run_workers(options: Options, *, has_backends: bool) -> bool:
         from callboard.workers.worker import Worker  # with all that serves, which the parent does without
 
         options["worker"], options["on_ready"] = Worker.take(), None
-    elif plan.workers > 1 or plan.cluster is not None:
+    elif plan.has_parent:
         run_parent(plan, has_backends=has_backends)
         return True
     return False
@@ -60,6 +60,8 @@ async def _run(plan: ServePlan, has_backends: bool) -> int:
     async with AsyncExitStack() as stack:
         bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
         admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
+        if plan.inspector and admin is not None:  # its page has a link to it
+            os.environ[LIVE_PAGE] = admin.place.url("http").removesuffix("/mcp") + "/"
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="callboard-"))  # which only this user may enter
         page = LoadPage.create()
         stack.callback(page.close)

@@ -27,6 +27,8 @@ async def end_all_of(host: Host, principals: Set[str]) -> int:
     """
     host.approvals.end_all_of(principals, _REASON)
     ended = await end_if(host, lambda caller: caller.key in principals)
+    if host.offer.task_store is not None:
+        host.offer.task_store.forget_all_of(principals)
     if isinstance(host.offer, BrokerOffer):
         host.offer.end_all_of(principals)
     return ended

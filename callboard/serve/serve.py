@@ -11,6 +11,7 @@ import trio
 
 from callboard import tree
 from callboard.actors.quotas import own_limit
+from callboard.actors.server.client_pings import begin_pings
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
 from callboard.errors import CannotServe
@@ -18,12 +19,16 @@ from callboard.serve.admin import Health, admin_edge
 from callboard.serve.auditing import open_audit_log
 from callboard.serve.authorization import begin_renewing, open_guard
 from callboard.serve.banner import announce, announce_drain
+from callboard.serve.code_watch import loaded_files
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
+from callboard.serve.inspector import InspectorPages
 from callboard.serve.logins import broker_with_logins, check_alone, open_logins
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
 from callboard.serve.processes import run_workers
+from callboard.serve.recording import record_behind
 from callboard.serve.refused_names import RefusedNames
 from callboard.serve.traces import begin_tracing
+from callboard.serve.watchdog import watched_loop
 from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec, get_logger
@@ -70,8 +75,11 @@ async def serve(
             parking = plan.parking(server.info.name)
         ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
         audit = open_audit_log(plan, server.info, stack)
-        pages = await open_logins(server, plan)
+        pages = InspectorPages() if plan.inspector else await open_logins(server, plan)
+        tape = None if plan.record is None else stack.enter_context(record_behind(server, plan.record))
         host = await stack.enter_async_context(server.host(parking=parking))
+        host.tape = tape
+        begin_pings(host.root, host.clients, settings.client_ping)
         health = Health(server, host)
         view = None
         if plan.admin is not None:
@@ -107,10 +115,13 @@ async def serve(
         begin_renewing(host, guard, tls, plan.authenticate, tables)
         ends: list[Callable[[], Awaitable[object]]] = [until]
         if pipes is not None:
-            ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
+            ends.append(
+                host.root.spawn(Stdio(plan.stdio_host(host), pipes, settings.max_frame), name="stdio").wait_ended
+            )
         ready = attrs.evolve(ready, behind=server.behind())
         if link is not None:
-            link.say(started(server, ready.warnings, 0 if worker is None else worker.port))
+            files = loaded_files() if plan.reload else ()
+            link.say(started(server, ready.warnings, 0 if worker is None else worker.port, files))
             ends.append(link.leaving.wait)
         if plan.on_ready is not None:
             plan.on_ready(ready)
@@ -188,6 +199,7 @@ async def _run(server: Hosted, options: Options) -> None:
         heed_signals(whole.cancel, on_first=on_first) as asked,
         heed_hangups(),
         collecting_now_and_then(),
+        watched_loop(server),
     ):
         await serve(server, until=asked.wait, **options)
     if early == signal.SIGINT:

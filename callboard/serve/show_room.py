@@ -208,7 +208,7 @@ class ShowRoom:
     """Whether operators may do more than look."""
     health: Balanced | None = None
     refused: RefusedNames | None = None
-    """Logs who had no valid token."""
+    """Logs requests without a valid token."""
     viewers: Viewers = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -239,7 +239,7 @@ class ShowRoom:
         return None if caller is None else caller.key
 
     async def why(self, head: Head) -> str:
-        """Lines on what is up and what is not, for those who may look; nothing for others."""
+        """Lines on what is up and what is not, for operators; nothing for others."""
         return (
             "" if await self.operator(head) is None else standing(msgspec.json.decode(await self.viewers.latest.make()))
         )

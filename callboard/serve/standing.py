@@ -7,7 +7,7 @@ from callboard.supervisor.printable import clean
 
 
 def standing(view: Row) -> str:
-    """How many servers are up, and a line for each that is not; of a server that is no broker, nothing."""
+    """How many servers are up, and a line for each that is not, or sleeps; of a server that is no broker, nothing."""
     totals = view.get("totals", {})
     if not totals.get("servers"):
         return ""
@@ -17,6 +17,8 @@ def standing(view: Row) -> str:
 def _lines(view: Row, servers: int, up: int) -> Iterator[str]:
     yield f"{up} of {servers} servers are up"
     for row in view["servers"]:
-        if not row["is_up"]:
+        if row["state"] == "asleep":
+            yield clean(f"- {row['name']}: asleep").replace("\n", " ")
+        elif not row["is_up"]:
             required = "required, " if row["required"] else ""
             yield clean(f"- {row['name']}: {required}{row['state']}: {row['why']}").replace("\n", " ")

@@ -116,8 +116,9 @@ async def leave(
         nursery.start_soon(_send_away, host, edges, spread)
         while True:
             for endpoint in worker.endpoints:
-                endpoint.legacy.hand_over(worker.homes.release)
+                endpoint.hand_over(worker.homes.release)
             busy = len(host.parking) + host.in_flight.total + host.sessions.total + worker.share.connections
+            busy += 0 if host.offer.task_store is None else host.offer.task_store.waiting
             if not busy:
                 break
             await trio.sleep(LOOKED_EVERY)
@@ -144,11 +145,11 @@ def _websockets(edge: Supervisor) -> Iterator[Address[Never]]:
             yield address
 
 
-def started(server: Hosted, warnings: Sequence[str], port: int) -> Started:
+def started(server: Hosted, warnings: Sequence[str], port: int, files: Sequence[str] = ()) -> Started:
     """What the parent is told when it serves."""
     behind = server.behind()
     if behind is None:
-        return Started(server.info.name, server.info.version, list(warnings), port=port)
+        return Started(server.info.name, server.info.version, list(warnings), port=port, files=list(files))
     return Started(
         server.info.name,
         server.info.version,

@@ -107,6 +107,7 @@ class Peer:
         return next(answers, None)
 
     async def say(self, message: Json) -> None:
+        """Send a message as it is."""
         await self.connection.send(msgspec.json.encode({"jsonrpc": "2.0", **message}))
 
     async def hear(self) -> Json:
