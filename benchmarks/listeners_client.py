@@ -84,7 +84,11 @@ Answer: TypeAlias = Inside | Listening | Heard | Once | Failed
 def main(descriptor: int) -> None:
     """The whole of such a process: *descriptor* is its end of the pipe."""
     with Connection(descriptor) as orders:
-        run(orders.recv(), orders)
+        try:
+            place = orders.recv()
+        except EOFError:
+            return  # Ctrl-C ended the process that gives orders before it had said the place
+        run(place, orders)
 
 
 def run(place: Place, orders: Connection) -> None:

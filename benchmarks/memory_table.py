@@ -196,7 +196,7 @@ BACKEND: Final = (
     Thing(
         "results",
         "results that a client does not read",
-        "{actors.frames.MAX_ANSWER!b}",
+        "{codecs.lines.MAX_ANSWER!b}",
         "{actors.broker.policy.MAX_IN_FLIGHT} requests a backend",
         "-32603; the client is cut off",
     ),

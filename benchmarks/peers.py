@@ -30,16 +30,30 @@ def once(folder: Path, fill: Callable[[Path], None]) -> Path:
     return folder
 
 
-def environment(*requirements: str) -> Path:
-    """The Python of an environment with these packages, made on first use. Raises CalledProcessError."""
+def environment(*requirements: str, alone: tuple[str, ...] = ()) -> Path:
+    """The Python of an environment with these packages, made on first use; those that are to come *alone* are installed
+    without what they depend on. Raises CalledProcessError."""
 
     def fill(folder: Path) -> None:
         print(f"installing {', '.join(requirements)} ...", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True)
-        install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, *requirements], check=True, timeout=INSTALL_TIME)
+        venv.create(folder, with_pip=False, clear=True)
+        _install(folder, *requirements)
+        if alone:
+            _install(folder, "--no-deps", *alone)
 
-    return once(CACHE / "+".join(requirements).replace("==", "-").replace("/", "_"), fill) / "bin" / "python"
+    return once(CACHE / "+".join((*requirements, *alone)).replace("==", "-").replace("/", "_"), fill) / "bin" / "python"
+
+
+def _install(folder: Path, *words: str) -> None:
+    """Install with uv, which takes 2 s where pip takes 15; or with pip, if only that can: uv reads no pip.conf.
+
+    Raises CalledProcessError.
+    """
+    python = ("--python", str(folder / "bin" / "python"))
+    fast = [sys.executable, "-m", "uv", "pip", "install", "--quiet", *python, *words]
+    if subprocess.run(fast, timeout=INSTALL_TIME, check=False).returncode:
+        pip = [sys.executable, "-m", "pip", *python, "install", "--quiet", "--disable-pip-version-check", *words]
+        subprocess.run(pip, check=True, timeout=INSTALL_TIME)
 
 
 class Worker:

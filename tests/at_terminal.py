@@ -86,10 +86,10 @@ class Terminal:
 
 
 @asynccontextmanager
-async def at_terminal(*arguments: str) -> AsyncIterator[Terminal]:
+async def at_terminal(*arguments: str, columns: int = 150) -> AsyncIterator[Terminal]:
     """callboard with *arguments* at a terminal of its own, until the block ends. All under `PATIENCE`."""
     with trio.fail_after(PATIENCE):
-        async with terminal(*CALLBOARD, *arguments) as opened:
+        async with terminal(*CALLBOARD, *arguments, columns=columns) as opened:
             yield opened
 
 

@@ -1,10 +1,16 @@
 """A real browser without a network: Chromium, without a window, spoken to as its developer tools speak to it."""
 
+import atexit
+import contextlib
+import ctypes
 import io
 import os
-import re
 import shutil
+import signal
 import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -16,6 +22,8 @@ import msgspec
 import trio
 from PIL import Image, ImageChops
 from trio_websocket import WebSocketConnection, open_websocket_url
+
+from tests.fork_server import PIDS
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
@@ -39,7 +47,10 @@ FLAGS: Final = (
     "--remote-debugging-port=0",
 )
 
-_LISTENS: Final = re.compile(rb"DevTools listening on (ws://\S+)")
+START_TIME: Final = 60.0
+"""Seconds until the browser must listen. It takes one on an idle machine."""
+
+_PR_SET_PDEATHSIG: Final = 1  # of Linux: the signal that comes when the parent ends
 
 LEAST_CHANGE: Final = 24
 """Of 255, by which some colour of a pixel is another: less is hard to see."""
@@ -144,6 +155,10 @@ class Page:
         while not await self.value(f"Boolean({script})"):  # noqa: ASYNC110  # asked of another process
             await trio.sleep(0.02)
 
+    async def point(self, x: float, y: float) -> None:
+        """Move the mouse there, in the window."""
+        await self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
     async def picture(self, box: Box) -> Image.Image:
         """What is seen there, also below the edge of the window."""
         clip = {**attrs.asdict(box), "scale": 1}
@@ -162,59 +177,74 @@ class Page:
 
 
 @asynccontextmanager
-async def browser(profile: Path, *, is_offline: bool = True, patience: float = PATIENCE) -> AsyncIterator[Page]:
-    """An empty page, in a browser that keeps what it must in *profile*. It is offline, or finds 127.0.0.1 and nothing
-    else. All under *patience*."""
-    command = [chromium(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+async def browser(*, is_offline: bool = True, patience: float = PATIENCE) -> AsyncIterator[Page]:
+    """An empty page that shares nothing with other pages. It is offline, or finds 127.0.0.1 and nothing else. All under
+    *patience*."""
     with trio.fail_after(patience):
-        process = await trio.lowlevel.open_process(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-        )
-        try:
-            async with trio.open_nursery() as nursery:
-                address = await nursery.start(_listen_at, process)
-                async with open_websocket_url(address, max_message_size=64 * 1024 * 1024) as socket:
-                    yield await _new_page(socket, is_offline=is_offline)
-                nursery.cancel_scope.cancel()
-        finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 10):
-                _end_group(process)
-                await process.wait()
-                assert process.stderr is not None
-                await process.stderr.aclose()
+        async with open_websocket_url(_address(), max_message_size=64 * 1024 * 1024) as socket:
+            whole = Page(socket, "")
+            context = (await whole.ask("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
+            yield await _new_page(whole, context, is_offline=is_offline)
+            await whole.ask("Target.disposeBrowserContext", browserContextId=context)
 
 
-async def _listen_at(process: trio.Process, task_status: trio.TaskStatus[str]) -> None:
-    """Its first words say where it listens. The others are read too: it must not wait for a reader."""
-    assert process.stderr is not None
-    said, is_told = b"", False
-    async for data in process.stderr:
-        said += data
-        if not is_told and (found := _LISTENS.search(said)):
-            is_told = True
-            task_status.started(found[1].decode())
-    assert is_told, f"the browser did not start: {said.decode(errors='replace')}"
+_STARTED: Final[dict[str, "subprocess.Popen[bytes]"]] = {}
+"""The one browser of this process, by its address: to start one takes seconds, to open a page in it does not."""
 
 
-async def _new_page(socket: WebSocketConnection, *, is_offline: bool) -> Page:
-    whole = Page(socket, "")
-    target = (await whole.ask("Target.createTarget", url="about:blank"))["targetId"]
+def _address() -> str:
+    """Where the browser listens, started on first use, and again if it ended. It lives as long as this process."""
+    for address, process in _STARTED.items():
+        if process.poll() is None:
+            return address
+    _STARTED.clear()
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # the browser may be writing to it yet
+    profile = Path(folder.name)
+    process = subprocess.Popen(
+        [chromium(), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_end_with_parent,
+    )
+    PIDS.add(str(process.pid))
+    atexit.register(_end, process, folder)
+    found = profile / "DevToolsActivePort"
+    deadline = time.monotonic() + START_TIME
+    while len(lines := found.read_text().split() if found.exists() else []) < 2:
+        assert process.poll() is None, f"the browser exited with {process.returncode}"
+        assert time.monotonic() < deadline, f"the browser does not listen after {START_TIME:g} s"
+        time.sleep(0.02)  # there is no event for a file that another process writes
+    address = f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+    _STARTED[address] = process
+    return address
+
+
+def _end_with_parent() -> None:
+    """Have the system end this process when its parent does, which may be killed without running its exit handlers."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end(process: "subprocess.Popen[bytes]", folder: "tempfile.TemporaryDirectory[str]") -> None:
+    """All of it: a browser is a dozen processes, in a group of their own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    folder.cleanup()
+
+
+async def _new_page(whole: Page, context: str, *, is_offline: bool) -> Page:
+    target = (await whole.ask("Target.createTarget", url="about:blank", browserContextId=context))["targetId"]
     session = (await whole.ask("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
-    page = Page(socket, session)
+    page = Page(whole._socket, session)
     for domain in ("Page", "Network", "Log", "Runtime"):
         await page.ask(f"{domain}.enable")
     await page.ask(
         "Network.emulateNetworkConditions", offline=is_offline, latency=0, downloadThroughput=-1, uploadThroughput=-1
     )
     return page
-
-
-def _end_group(process: trio.Process) -> None:
-    """All of it: a browser is a dozen processes, in a group of their own."""
-    try:
-        os.killpg(process.pid, 9)
-    except ProcessLookupError:
-        return
 
 
 def changed_pixels(one: Image.Image, other: Image.Image) -> int:

@@ -19,12 +19,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -202,6 +203,24 @@ def _opened(number: int, errors: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BufferedWriter(file), errors=errors, line_buffering=by_line, write_through=is_unbuffered)
 
 
+def _run(command: Callable[[], Any]) -> None:
+    """Run *command* and end as an interpreter does, but for the end of all modules: to take a whole package apart would
+    touch, and so copy, all pages of the server, which takes longer than most commands."""
+    try:
+        sys.exit(command())
+    except SystemExit as ended:
+        if not (ended.code is None or isinstance(ended.code, int)):
+            raise  # the interpreter prints it
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as at any end
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                raise ended from None  # the interpreter tells of it, and has a status for it
+        os._exit((ended.code or 0) & 0xFF)
+
+
 def _import_all() -> None:
     """Import every module of the package, and those of the tests that `forked` is used with."""
     for found in pkgutil.walk_packages(callboard.__path__, "callboard."):
@@ -219,7 +238,7 @@ def main(path: str) -> None:
         Path(f"{path}.new").rename(path)  # a path that exists accepts connections
         request = ForkServer(listener).serve()
     _become(request)
-    sys.exit(importlib.import_module(request.arguments[0]).main())
+    _run(importlib.import_module(request.arguments[0]).main)
 
 
 if __name__ == "__main__":

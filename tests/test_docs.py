@@ -37,6 +37,21 @@ def test_the_page_of_settings_is_what_the_settings_say() -> None:
     )
 
 
+def test_the_reference_of_the_python_api_is_what_the_code_says() -> None:
+    api = runpy.run_path(str(ROOT / "docs" / "api.py"))
+    stale = [name for name in api["PAGES"] if (api["HERE"] / f"{name}.md").read_text() != api["page"](name)]
+    assert stale == [], "run: python docs/api.py"
+
+
+def test_every_public_name_is_in_the_reference_and_has_a_docstring() -> None:
+    api = runpy.run_path(str(ROOT / "docs" / "api.py"))
+    assert api["undocumented"]() == []
+    text = "".join(path.read_text() for path in api["HERE"].glob("*.md"))
+    for package in api["OWN"]:
+        names = {name.rpartition(".")[2] for name in api["exported"](package).values()}
+        assert [name for name in names if f"\n## {name}\n" not in text] == []
+
+
 def test_every_limit_says_what_it_holds_for_when_several_workers_serve() -> None:
     settings = {field.name: field.metadata for field in attrs.fields(Settings)}
     assert {one["holds"] for one in settings.values()} == set(get_args(Holds))

@@ -10,6 +10,9 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SAYS = {
     "actors.py": ["before the crash: 5", "after the restart: 0", "cannot count backwards"],
+    "app.py": ["page: {'resourceUri': 'ui://dice/view'}", "type: text/html;profile=mcp-app"],
+    "beside_others.py": ["Hello Ada!", "echo: HELLO"],
+    "extension.py": ["It rains: sad"],
     "everything.py": ["28 tools, the first of which says: This is a simple text response for testing."],
     "mounted.py": ["tool: Welcome, Ada!", "page: Ada"],
     "traced.py": ["\ntools/call forecast\n  look out of the window\n"],
@@ -18,7 +21,11 @@ SAYS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+OF_A_RECORDING = "which_tools.py"
+"""Takes the file of a recorded session: `tests/serve/test_recording.py` runs it with one."""
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != OF_A_RECORDING))
 def test_an_example_runs_and_says_what_it_should(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / name],

@@ -8,10 +8,10 @@ TESTS = Path(__file__).parent
 MARK = "pytest.mark.finding"
 
 SECURITY = {f"security-{number}" for number in range(1, 25)}
-PROTOCOL = {f"protocol-1.{number}" for number in (1, 2, 3, 9, 10, 11, *(f"12{letter}" for letter in "abcdemno"))}
+PROTOCOL = {f"protocol-1.{number}" for number in (1, 2, 3, 9, 10, 11, *(f"12{letter}" for letter in "abcdefmno"))}
 NEWCOMER = {
     f"newcomer-{role}{number}"
-    for role, numbers in {"A": (1, 2, 3, 5), "H": (2, 3, 4, 5), "P": (1, 4, 5), "B": (1, 2, 5)}.items()
+    for role, numbers in {"A": (1, 2, 3, 5, 11), "H": (2, 3, 4, 5, 6), "P": (1, 4, 5), "B": (1, 2, 3, 4, 5)}.items()
     for number in numbers
 }
 FAULTS = {"faults-low"} | {

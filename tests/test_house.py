@@ -14,9 +14,9 @@ PACKAGE = Path(callboard.__file__).parent
 
 ORDER = (
     *("_version", "errors", "codecs", "supervisor", "tree"),
-    *("actors", "actors.server", "actors.client", "actors.broker"),
+    *("event_loops", "actors", "actors.server", "actors.client", "actors.broker"),
     *("transports", "transports.server", "transports.client"),
-    *("oauth", "authorization", "server", "config", "client", "broker", "observe"),
+    *("oauth", "authorization", "server", "config", "client", "asyncio", "broker", "observe"),
     *("workers", "cluster", "serve", "testing", "bench", "cli"),
 )
 """The rooms. Each may import what stands to its left."""

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from multiprocessing import Pipe
 
 import psutil
 import pytest
 
-from benchmarks import listeners_many
+from benchmarks import listeners_client, listeners_many
 from benchmarks.listeners_crowd import Missing, own_address
 from benchmarks.listeners_many import NotEnoughDescriptors, enough_workers, gather_many, places
 from tests.shared import ROOT
@@ -75,6 +76,13 @@ def test_ctrl_c_leaves_no_process() -> None:
     assert (bench.returncode, said) == (130, b"")
     _, alive = psutil.wait_procs(family, timeout=10)
     assert alive == []
+
+
+def test_a_client_that_was_told_no_place_ends_without_a_word() -> None:
+    ours, theirs = Pipe()
+    ours.close()
+    listeners_client.main(os.dup(theirs.fileno()))
+    theirs.close()
 
 
 def _grown(process: psutil.Process, count: int) -> list[psutil.Process]:

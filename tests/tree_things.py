@@ -62,7 +62,7 @@ FURNITURE: Final = frozenset(
     {
         *("Supervisor", "Parking", "Stdio", "Reader", "ProgressTimer", "Pings", "FanOutRelay"),
         *("KeepAlive", "WriteBatch", "SlowRequests", "HttpConnection", "HttpListener", "Unsent"),
-        *("BrokerActor", "Tasks", "Backend", "BackendConnection", "UpstreamStream", "ViewReader"),
+        *("BrokerActor", "BrokeredTasks", "Backend", "BackendConnection", "UpstreamStream", "ViewReader"),
     }
 )
 """Kinds of nodes that are there whatever clients do, or as many as there are connections."""

@@ -3,11 +3,13 @@
 from callboard import Context, Server
 
 server = Server("guarded")
+principals: dict[str, int] = {}
 
 
 @server.tool
 async def who(ctx: Context) -> str:
     """Say who calls."""
+    principals[ctx.caller.principal] = principals.get(ctx.caller.principal, 0) + 1
     return f"{ctx.caller.principal} of {ctx.caller.tenant}"
 
 
@@ -15,3 +17,9 @@ async def who(ctx: Context) -> str:
 async def write() -> str:
     """Need another scope than the least."""
     return "written"
+
+
+@server.tool
+async def seen() -> dict[str, int]:
+    """How often each has asked who it is."""
+    return principals

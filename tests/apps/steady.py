@@ -5,6 +5,7 @@ import trio
 from callboard import Server, ToolAnnotations, ToolError
 
 server = Server("steady", version="1.0.0")
+turns = trio.CapacityLimiter(1)
 
 
 @server.tool
@@ -23,6 +24,14 @@ async def now() -> str:
 async def slow(seconds: float = 0.05) -> str:
     """Takes its time."""
     await trio.sleep(seconds)
+    return "done"
+
+
+@server.tool
+async def turn() -> str:
+    """Takes five milliseconds, one call at a time: its capacity is known."""
+    async with turns:
+        await trio.sleep(0.005)
     return "done"
 
 

@@ -105,7 +105,7 @@ def heard(command: list[str], **options: Any) -> dict[str, Any]:
 def test_a_client_logs_in_and_steps_up(log_in: Callable[[str, str], dict[str, Any]], era: str, guarded: str) -> None:
     found = log_in(guarded, era)
     assert found["revision"] == ("2026-07-28" if era == "modern" else "2025-11-25")
-    assert sorted(found["tools"]) == ["who", "write"]
+    assert sorted(found["tools"]) == ["seen", "who", "write"]
     assert found["who"] == "ada of acme"
     assert found["write"] == "written"
     first, second = (set(scopes.split()) for scopes in found["scopes"])

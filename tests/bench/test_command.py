@@ -96,10 +96,12 @@ def test_in_a_pipe_there_are_lines_and_files_with_every_second_and_with_plots(ho
     rows = dict(line.split("\t") for line in done.stdout.splitlines())
     assert rows.keys() >= {"requests/s", "p50", "p90", "p99", "p99.9", "max", "errors", "generator CPU"}
     assert rows["load"] == "1 session, 1 at once (closed loop)"
+    assert rows["command"].startswith(f"callboard bench {house.http} --tool echo")
+    assert rows.keys() >= {"date", "machine", "versions"}
     head, first, *_ = file.read_text().splitlines()
-    assert head == "second,requests,p50_ms,p99_ms,max_ms,errors"
+    assert head == "second,requests,p50_ms,p99_ms,max_ms,errors,started,label"
     assert first.startswith("0,")
-    assert html.read_text().count("<svg") == 3
+    assert html.read_text().count("<svg") == 4
 
 
 def test_a_limit_that_is_broken_fails_a_pipeline(house: Addresses) -> None:

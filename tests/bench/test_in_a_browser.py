@@ -1,4 +1,4 @@
-"""The report in a real browser, without a network: three plots, to be seen, and nothing else is asked for."""
+"""The report in a real browser, without a network: four plots, to be seen, and nothing else is asked for."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -11,7 +11,7 @@ import pytest
 
 from callboard.bench.page import page as made
 from callboard.bench.result import BenchResult
-from callboard.cli.bench_view import rows
+from callboard.cli.bench_view import page_rows, page_tables, rows
 from tests.at_terminal import piped
 from tests.bench.figures import result
 from tests.bench.test_page import PLOTS
@@ -30,7 +30,8 @@ FOUND: Final = f"""
   return [...document.querySelectorAll("svg")].map(svg => ({{
     label: svg.getAttribute("aria-label"), box: box(svg),
     shapes: [...svg.querySelectorAll("{SHAPES}")].map(box),
-    texts: [...svg.querySelectorAll("text")].filter(one => one.textContent).map(one => [one.textContent, box(one)])}}));
+    texts: [...svg.querySelectorAll("text:not(.tip)")].filter(one => one.textContent)
+      .map(one => [one.textContent, box(one)])}}));
 }})()
 """
 
@@ -61,8 +62,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    async with browser(tmp_path / "profile") as opened:
+async def page() -> AsyncIterator[Page]:
+    async with browser() as opened:
         yield opened
 
 
@@ -76,7 +77,7 @@ async def plots_on(page: Page) -> dict[str, Plot]:
 
 
 @pytest.mark.parametrize(("name", "runs"), [("before", 1), ("both", 2)])
-async def test_a_report_shows_its_three_plots(page: Page, reports: dict[str, Path], name: str, runs: int) -> None:
+async def test_a_report_shows_its_four_plots(page: Page, reports: dict[str, Path], name: str, runs: int) -> None:
     for width, is_dark in product((1280, 400), (False, True)):  # in one browser: to start it takes longer than to look
         await page.open(reports[name].as_uri(), width=width, is_dark=is_dark)
         assert page.fetched == [reports[name].as_uri()]
@@ -106,10 +107,52 @@ async def test_labels_have_room_whatever_was_measured(page: Page, tmp_path: Path
         assert await page.value("document.scrollingElement.scrollWidth") <= width, "nobody scrolls sideways"
 
 
+TIPS: Final = """
+[...document.querySelectorAll(".tip")].filter(one => getComputedStyle(one).visibility === "visible")
+  .map(one => { const r = one.getBoundingClientRect();
+    return [one.textContent, {x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height}]; })
+"""
+
+
+@pytest.mark.finding("newcomer-B4")
+@pytest.mark.parametrize(("name", "runs"), [("before", 1), ("both", 2)])
+async def test_the_figures_under_the_mouse_are_shown(
+    page: Page, reports: dict[str, Path], name: str, runs: int
+) -> None:
+    for width, is_dark in ((1280, False), (400, True)):
+        await page.open(reports[name].as_uri(), width=width, height=3000, is_dark=is_dark)
+        assert await page.value(TIPS) == [], "none, while the mouse is elsewhere"
+        for plot in (await plots_on(page)).values():
+            before = await page.picture(plot.box)
+            await page.point(plot.box.x + plot.box.width / 2, plot.box.y + plot.box.height / 2)
+            shown = [(text, Box(**box)) for text, box in await page.value(TIPS)]
+            assert len(shown) == runs, plot.label
+            assert all(plot.box.holds(box) for _, box in shown), shown
+            assert changed_pixels(before, await page.picture(plot.box)) > 100, "it is to be seen"
+        await page.point(1, 1)
+
+
+async def test_tables_of_steps_and_errors_are_laid_out_in_rows_that_do_not_overlap(page: Page, tmp_path: Path) -> None:
+    run = result(*[0.01] * 20)
+    for label in ("read weather://oslo/now", "x" * 200):
+        run.tally.succeeded(0.02, 1.0, step=label)
+        run.tally.broke("ServerRefused -32603", 1.0, step=label, text="no disk " * 30)
+    file = tmp_path / "steps.html"
+    file.write_text(made("steps", {"": run}, page_rows(run), [], page_tables(run)))
+    cells = """[...document.querySelectorAll("h2 + div tbody tr > *")].map(one => {
+      const r = one.getBoundingClientRect(); return {x: r.x, y: r.y, width: r.width, height: r.height}; })"""
+    for width in (1280, 400):
+        await page.open(file.as_uri(), width=width)
+        boxes = [Box(**box) for box in await page.value(cells)]
+        assert len(boxes) == 2 * 6 + 3
+        assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+        assert await page.value("document.scrollingElement.scrollWidth") <= width
+
+
 async def look(page: Page, *, runs: int, width: int, is_dark: bool) -> None:
     plots = await plots_on(page)
     assert list(plots) == PLOTS
-    assert [len(plot.shapes) for plot in plots.values()] == [3 * runs, runs, runs]
+    assert [len(plot.shapes) for plot in plots.values()] == [2 * runs, 3 * runs, runs, runs]
     for plot in plots.values():
         check(plot, width=width)
         await check_pixels(page, plot)

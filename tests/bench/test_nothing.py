@@ -1,5 +1,6 @@
 """What is said of runs in which little or nothing was answered."""
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import attrs
 import pytest
 import structlog
 import trio
+from rich.console import Console
 from trio.testing import MockClock
 
 from callboard.bench.figures import percent, time
@@ -19,7 +21,7 @@ from callboard.bench.result import BenchResult
 from callboard.bench.tally import Tally
 from callboard.cli.bench import _tell, bench
 from callboard.cli.bench_flags import Load
-from callboard.cli.bench_view import Moment, as_text, line, live_rows, notes, rows
+from callboard.cli.bench_view import Moment, histogram, line, live_rows, notes, page_rows, print_histogram, rows
 from callboard.cli.client_run import ClientOptions
 from callboard.cli.codes import Exit
 from callboard.cli.compare import compare
@@ -52,12 +54,12 @@ def test_there_are_no_percentiles_of_nothing() -> None:
     shown = told(DEAD)
     assert [shown[name] for name in ("p50", "p90", "p99", "p99.9", "max")] == ["-"] * 5
     assert shown["errors"] == "6,000 (100 %)"
-    assert (shown["requests"], shown["requests/s"]) == ("6,000", "0.0")
+    assert (shown["requests"], shown["requests/s"]) == ("6,000", "0.0 without an error")
     written = DEAD.as_json()
     assert set(written["latency_ms"].values()) == {None}
     json.dumps(written, allow_nan=False)
-    assert DEAD.as_csv().splitlines()[1] == "1,0,,,,6000"
-    drawn = page("t", {"": DEAD}, as_text(DEAD))
+    assert DEAD.as_csv().splitlines()[1] == "1,0,,,,6000,,"
+    drawn = page("t", {"": DEAD}, page_rows(DEAD))
     assert "<svg" not in drawn
     assert "No request was answered" in drawn
     now = Moment(elapsed=1.0, duration=10.0, rate=0.0, in_flight=1, result=DEAD)
@@ -185,3 +187,23 @@ def test_bench_of_a_command_that_hangs_ends_in_time(
     assert bench(target, load=load, options=ClientOptions(timeout=0.3)) == Exit.CANNOT_CONNECT
     assert monotonic() - started < 5  # it was 38 s; 0.7 s on an idle machine
     assert "within 0.3 s" in capsys.readouterr().err
+
+
+# At a terminal.
+
+
+@pytest.mark.finding("newcomer-B4")
+def test_a_terminal_has_a_histogram_and_a_pipe_has_none() -> None:
+    run = result(*[0.001] * 90, *[0.01] * 9, 0.1)
+    found = histogram(run)
+    assert len(found) == 10
+    assert [count for _, count in found if count] == [90, 9, 1]
+    assert found[-1] == ("up to 100 ms", 1)
+    for is_terminal, sign in ((True, "\N{FULL BLOCK}" * 40), (False, "")):
+        console = Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8"), force_terminal=is_terminal, width=100)
+        print_histogram(console, found)
+        console.file.seek(0)
+        shown = console.file.read()
+        assert sign in shown
+        assert bool(shown) is is_terminal
+    assert histogram(DEAD) == histogram(result(0.1)) == []

@@ -41,6 +41,20 @@ def test_a_request_is_repeated_with_another_id_and_its_length() -> None:
     assert head == b"POST /mcp HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\nx: y" % len(body)
 
 
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"id":5,"result":{"isError":true,"content":[{"type":"text","text":"no\\ndisk"}]}}', "no disk"),
+        (b'{"id":5,"result":{"isError":true,"content":[{"type":"image"},{"text":"late"}]}}', "late"),
+        (b'{"id":5,"result":{"isError":true,"content":[{"text":5}]}}', "no reason given"),
+        (b'{"id":5,"result":{"isError":true,"content":[]}}', "no reason given"),
+    ],
+)
+def test_what_a_failing_tool_says_is_kept_as_an_example(body: bytes, text: str) -> None:
+    assert str(http_fault_of(200, body, 5, ACT)) == f"the tool echo failed: {text}"
+    assert str(http_fault_of(503, b"<p>too\nbusy" * 1000, 5, ACT)).startswith("HTTP 503: <p>too busy")
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", SENT.replace(b'"id":7', b'"id":"x"')])
 def test_what_is_written_otherwise_is_not(sent: bytes) -> None:
     assert Template.of(sent) is None

@@ -58,7 +58,7 @@ def test_a_scenario_is_shown_by_step_in_a_pipe_and_on_a_page(tmp_path: Path) -> 
     assert "load\t1 session, scripts: 20 per second (open loop)" in lines
     assert lines[-2] == "step\tcount\tp50\tp99\tmax\terrors"
     assert lines[-1].startswith("look\t")
-    assert "step: look" in page.read_text()
+    assert "<th>look</th>" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -443,4 +443,4 @@ def test_figures_are_shown_written_read_and_held_to_limits(tmp_path: Path) -> No
 def test_every_figure_is_in_a_profile_that_there_is() -> None:
     with pytest.raises(BadLimit, match="unknown figure"):
         Limit.parse("whatever>0")
-    assert {figure.profile for figure in FIGURES.values()} == {"", "storm", "fanout", "idle", "chaos"}
+    assert {figure.profile for figure in FIGURES.values()} == {"", "storm", "fanout", "idle", "chaos", "isolation"}

@@ -219,6 +219,9 @@ async def test_a_session_lasts_as_long_as_it_is_said(autojump_clock: MockClock) 
         assert drive.tally.count == pytest.approx(100, abs=1)
         opened.append(drive.tally.counts[RENEWED])
         assert (OPENING in drive.tally.steps) is bool(session)
+        drive.tally.counts[RENEWED] += 1  # one that opened just before the end, and was not used
+        shown = drive.figures[RENEWED]
+        assert shown == (drive.tally.steps[OPENING].count if session else 1), "the same as in the table of steps"
     assert opened == [0, pytest.approx(99, abs=1), pytest.approx(19, abs=1)]
 
 

@@ -32,7 +32,7 @@ class Cell:
         result = await self.client.call(tool, **arguments)
         [block] = result.content
         assert result.is_error is not True
-        text: str = block.text  # type: ignore[union-attr]
+        text: str = block.text
         return text
 
     async def happened(self, key: str, length: int) -> str:

@@ -4,8 +4,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.broker.backend import Listed, StateChanged
 from callboard.actors.broker.broker import BrokerActor, News
+from callboard.actors.broker.news import Listed, StateChanged
 from callboard.broker import Broker
 from callboard.errors import ActorGone
 from callboard.supervisor import Mailbox

@@ -9,7 +9,7 @@ import trio
 from msgspec import UNSET, Raw
 from trio.testing import MockClock
 
-from callboard.actors.broker.offer import MAX_INSTRUCTIONS, _instructions
+from callboard.actors.broker.capabilities import MAX_INSTRUCTIONS, instructions_of
 from callboard.actors.broker.visits import UrlVisits
 from callboard.actors.client.answerer import MAX_QUESTION_BYTES, MAX_QUESTION_ID, Answering
 from callboard.actors.client.pace import ReadPace
@@ -117,11 +117,11 @@ class _Named:
 @pytest.mark.finding("security-6")
 async def test_long_instructions_of_one_backend_leave_room_for_the_others() -> None:
     long, short = _Named("long", "x" * LARGE), _Named("short", "Ask me.")
-    told = _instructions(cast("Any", [long, short]))
+    told = instructions_of(cast("Any", [long, short]))
     assert told is not None
     assert told.endswith("short: Ask me.")
     assert MAX_INSTRUCTIONS - 10 < len(told) <= MAX_INSTRUCTIONS
-    alone = _instructions(cast("Any", [long]))
+    alone = instructions_of(cast("Any", [long]))
     assert alone == "x" * MAX_INSTRUCTIONS
-    assert _instructions(cast("Any", [short])) == "Ask me."
-    assert _instructions(cast("Any", [_Named("none", "")])) is None
+    assert instructions_of(cast("Any", [short])) == "Ask me."
+    assert instructions_of(cast("Any", [_Named("none", "")])) is None

@@ -1,14 +1,18 @@
 """`callboard serve` alone: a company to click through, in a process as a newcomer starts it."""
 
+import json
 import shlex
+import signal
 import socket
-from collections.abc import AsyncIterator, Mapping
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import psutil
+import pytest
 import trio
 import trio.testing
 
@@ -18,8 +22,9 @@ from callboard.actors.subscribers import Subscribers
 from callboard.broker.demo import company
 from callboard.broker.demo.stage_clock import CLOCK, Ticker, Watchers
 from callboard.cli.serve import DEFAULT_PORT
+from callboard.errors import ServerRefused
 from tests.fork_server import forked
-from tests.process import CALLBOARD, Process, callboard, started
+from tests.process import CALLBOARD, callboard, started
 from tests.shared import ROOT
 
 SERVE: Final = ("serve", "--http", "0", "--ws", "0", "--json")
@@ -29,7 +34,6 @@ SERVE: Final = ("serve", "--http", "0", "--ws", "0", "--json")
 class Served:
     """A company that is there."""
 
-    process: Process
     told: Mapping[str, Any]
 
     def url(self, transport: str = "http") -> str:
@@ -39,10 +43,22 @@ class Served:
 @asynccontextmanager
 async def served() -> AsyncIterator[Served]:
     async with started(*forked(), *SERVE) as process:
-        yield Served(process, await process.hear())
+        yield Served(await process.hear())
         process.signal()
         assert await process.wait() == 0
         assert "Traceback" not in process.words
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Served]:
+    """One company for all tests that leave it as it was: to start its processes takes longer than to look at it."""
+    with subprocess.Popen([*forked(), *SERVE], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield Served(json.loads(process.stdout.readline()))
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
 
 
 def fill_in(asked: Any) -> dict[str, Any]:
@@ -54,17 +70,17 @@ async def test_the_first_command_of_a_newcomer_serves_something_and_says_how_to_
     async with served() as here:
         told = here.told
         assert {one["name"]: one["state"] for one in told["servers"]} == dict.fromkeys(
-            ("box_office", "stage_clock", "wardrobe"), "up"
+            ("box_office", "stage_clock", "wardrobe", "trapdoor"), "up"
         )
-        assert told["tools"] == 4
+        assert told["tools"] == 7
         words = shlex.split(told["try"])
         done = await trio.run_process(words, capture_stdout=True, capture_stderr=True, cwd=ROOT)
         assert b"a black doublet" in done.stdout
         assert b"3/6 sew" in done.stderr
 
 
-async def test_it_shows_what_there_is_to_see() -> None:
-    async with served() as here, connect(here.url(), elicitation=fill_in) as client:
+async def test_it_shows_what_there_is_to_see(demo: Served) -> None:
+    async with connect(demo.url(), elicitation=fill_in) as client:
         booked = await client.call("box_office__book_seats", play="Hamlet", seats=3)
         assert booked.structured_content == {"play": "hamlet", "name": "Ada", "place": "gods", "seats": 3, "price": 30}
         assert await client.complete("box_office__review", "play", "t") == ["the-tempest", "twelfth-night"]
@@ -76,6 +92,26 @@ async def test_it_shows_what_there_is_to_see() -> None:
         assert await reported(client) == ["measure", "cut", "pin", "sew", "hem", "press", "done"]
 
 
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-06-18"])
+async def test_a_server_of_an_old_revision_asks_clients_of_both_eras(demo: Served, revision: str) -> None:
+    def answer(asked: Any) -> dict[str, Any]:
+        return {"name": "Ada"} if "who is there" in asked.message else {"mood": "tragic"}
+
+    async with connect(demo.url(), revision=revision, elicitation=answer) as client:
+        cast = await client.call("trapdoor__audition", role="Puck")
+        assert cast.structured_content == {"role": "Puck", "actor": "Ada", "mood": "tragic", "asked_in": "2025-06-18"}
+
+
+async def test_a_server_that_dies_in_a_call_is_back_for_the_next_one(demo: Served) -> None:
+    async with connect(demo.url()) as client:
+        before = await client.call("trapdoor__standing")
+        with pytest.raises(ServerRefused, match="exited with 1"):
+            await client.call("trapdoor__fall")
+        after = await client.call("trapdoor__standing")
+        one, other = (str(result.structured_content) for result in (before, after))
+        assert one != other
+
+
 async def reported(client: Client) -> list[str]:
     heard = []
     async with client.call("wardrobe__sew_costume", role="Hamlet", pace=0.05) as call:
@@ -83,14 +119,13 @@ async def reported(client: Client) -> list[str]:
     return heard
 
 
-async def test_the_clock_ticks_for_clients_of_both_eras() -> None:
-    async with served() as here:
-        for transport, revision in (("http", "2026-07-28"), ("ws", "2025-11-25")):
-            async with connect(here.url(transport), revision=revision) as client:
-                assert str(client.revision) == revision
-                async with client.listen(resources=[CLOCK]) as changes:
-                    for _ in range(2):
-                        assert await anext(changes) == ResourceUpdated(CLOCK)
+async def test_the_clock_ticks_for_clients_of_both_eras(demo: Served) -> None:
+    for transport, revision in (("http", "2026-07-28"), ("ws", "2025-11-25")):
+        async with connect(demo.url(transport), revision=revision) as client:
+            assert str(client.revision) == revision
+            async with client.listen(resources=[CLOCK]) as changes:
+                for _ in range(2):
+                    assert await anext(changes) == ResourceUpdated(CLOCK)
 
 
 async def test_a_clock_at_which_nobody_looks_stands_still(autojump_clock: trio.testing.MockClock) -> None:
@@ -131,10 +166,11 @@ def test_a_taken_port_is_one_line_that_says_what_to_do() -> None:
 async def test_it_ends_with_all_of_its_processes_and_leaves_no_file(tmp_path: Path) -> None:
     async with started(*CALLBOARD, *SERVE, cwd=tmp_path) as process:
         await process.hear()
-        (wardrobe,) = psutil.Process(process.process.pid).children(recursive=True)
+        children = psutil.Process(process.process.pid).children(recursive=True)
+        assert len(children) == 2
         process.signal()
         assert await process.wait() == 0
-        assert not wardrobe.is_running()
+        assert not any(child.is_running() for child in children)
     assert files_of(tmp_path) == []
 
 
@@ -142,5 +178,5 @@ def files_of(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-def test_the_company_is_two_servers_here_and_one_elsewhere() -> None:
-    assert [spec.transport for spec in company()] == ["in process", "in process", "stdio"]
+def test_the_company_is_two_servers_here_and_two_elsewhere() -> None:
+    assert [spec.transport for spec in company()] == ["in process", "in process", "stdio", "stdio"]

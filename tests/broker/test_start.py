@@ -16,7 +16,7 @@ from callboard import connect
 from callboard.actors.broker.policy import BackendSettings, Restarts
 from callboard.actors.server.parking import Parking
 from callboard.broker import Broker
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, CannotServe
 from callboard.serve.banner import as_json, as_text
 from callboard.serve.options import Ready
 from callboard.serve.serve import _run
@@ -44,7 +44,8 @@ async def test_a_server_that_fails_at_its_start_says_why(tmp_path: Path) -> None
             ready = Ready(broker.info, (), behind=broker.behind())
     [lost, *_] = [line for line in logs if line["event"] == "backend_lost"]
     assert FATAL in lost["said"]
-    [not_up] = [line for line in as_text(ready).splitlines() if "not up" in line]
+    counted, not_up = as_text(ready).splitlines()[1:3]
+    assert counted == "  0 of 1 server with 0 tools behind it"
     assert not_up.endswith(FATAL)
     assert json.loads(as_json(ready))["servers"][0]["why"].endswith(f"exited with 1: {FATAL}")
 
@@ -55,6 +56,24 @@ async def test_what_a_server_wrote_before_it_failed_is_not_told_to_clients(tmp_p
     with trio.fail_after(20):
         async with broker.host(parking=Parking("broker")):
             assert "FATAL" not in str(broker.backends["back"].gone())
+
+
+@pytest.mark.finding("newcomer-H6")
+async def test_a_python_server_that_cannot_be_loaded_is_left_out_if_wanted(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text("from callboard import Server\nserver = Server('good')\n")
+    (tmp_path / "bad.py").write_text("raise RuntimeError('no database')\n")
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {name: {"python": f"{name}.py"} for name in ("bad", "good")}}))
+    with pytest.raises(CannotServe, match="no database"):
+        async with Broker.of_file(file).host(parking=Parking("broker")):
+            pass
+    broker = Broker.of_file(file, skips_invalid=True)
+    with capture_logs() as logs:
+        async with broker.host(parking=Parking("broker")):
+            assert [(one.name, one.is_up) for one in broker.behind().servers] == [("good", True)]
+    [warning] = [str(line["warning"]) for line in logs if line["event"] == "config_warning"]
+    assert warning.startswith("mcpServers.bad: ")
+    assert warning.endswith("RuntimeError: no database; the server is skipped")
 
 
 @pytest.mark.finding("newcomer-H3", "faults-low-handshake")

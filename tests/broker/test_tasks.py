@@ -8,9 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.broker import tasks
+from callboard.actors.broker import pool, tasks
+from callboard.actors.broker.task_drive import FAREWELL
 from callboard.codecs.revisions import MODERN, Revision, meta
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
+from callboard.codecs.tasks import LONGEST_POLL, SHORTEST_POLL
 from callboard.config import Remote
 from callboard.errors import OVERLOADED
 from callboard.testing import Answer, Peer, Refusal
@@ -326,7 +328,7 @@ async def test_a_call_that_must_be_a_task_is_a_plain_call_to_its_client(
 async def test_how_often_a_task_is_looked_at_has_bounds(autojump_clock: MockClock) -> None:
     back = back_with_tasks("required")
     async with brokered(back.ways) as host, peer(host, R4, capabilities={}) as client:
-        for said, pause in ((0, tasks.SHORTEST_POLL), (10**9, tasks.LONGEST_POLL)):
+        for said, pause in ((0, SHORTEST_POLL), (10**9, LONGEST_POLL)):
             begun = await client.begin("tools/call", **BOOK)
             line, request = await back.hear()
             began = trio.current_time()
@@ -405,6 +407,31 @@ async def test_a_client_that_cancels_its_call_cancels_the_task(
         assert not client.heard
 
 
+async def test_a_client_that_gives_up_one_call_after_the_other_is_told_of_only_so_often(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each withdrawal of a task waits for the backend, which does not answer."""
+    monkeypatch.setattr(pool, "MAX_WITHDRAWALS", 4)  # of which one address may have three
+    back = back_with_tasks("required")
+    async with brokered(back.ways) as host, peer(host, R5) as client:
+        for number in range(5):
+            begun = await client.begin("tools/call", **BOOK)
+            line, request = await back.hear()
+            await line.answer(request, task={**standing(), "taskId": f"task-{number}"})
+            await wait_all_tasks_blocked()
+            await client.say({"method": "notifications/cancelled", "params": {"requestId": begun}})
+            await wait_all_tasks_blocked()
+        assert len(back.told("tasks/cancel")) == 3
+        await trio.sleep(FAREWELL + 1)
+        begun = await client.begin("tools/call", **BOOK)
+        line, request = await back.hear()
+        await line.answer(request, task=standing())
+        await wait_all_tasks_blocked()
+        await client.say({"method": "notifications/cancelled", "params": {"requestId": begun}})
+        await wait_all_tasks_blocked()
+        assert len(back.told("tasks/cancel")) == 4
+
+
 async def test_a_driven_task_that_fails_fails_the_call(autojump_clock: MockClock) -> None:
     back = back_with_tasks("required")
     async with brokered(back.ways) as host, peer(host, R5) as client:
@@ -417,11 +444,11 @@ async def test_a_driven_task_that_fails_fails_the_call(autojump_clock: MockClock
         assert refused.value.data["cause"]["code"] == -32050
 
 
-# The extension of 2026-07-28, which is not offered.
+# The extension of 2026-07-28: see test_task_matrix.py.
 
 
-async def test_the_tasks_extension_is_refused_by_its_name(autojump_clock: MockClock) -> None:
-    back = back_with_tasks()
+async def test_the_tasks_extension_is_refused_by_its_name_where_no_backend_has_tasks(autojump_clock: MockClock) -> None:
+    back = Back(R4)
     declared: Json = {"extensions": {EXTENSION: {}}}
     async with brokered(back.ways) as host, peer(host) as plain, peer(host, capabilities=declared) as extended:
         assert "tasks" not in (await plain.request("server/discover"))["capabilities"]

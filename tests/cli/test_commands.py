@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -177,8 +178,12 @@ async def test_listen_prints_a_line_for_every_change_until_it_is_interrupted(hou
 
             nursery.start_soon(stir)
             found = [await scripted.hear(), await scripted.hear()]
+            times = [datetime.fromisoformat(one.pop("at")) for one in found]
             assert {json.dumps(one) for one in found} == {'{"changed": "tools"}', '{"updated": "curious://note"}'}
-            assert {await plain.line(), await plain.line()} == {b"tools changed", b"updated curious://note"}
+            heard = [line.decode().split("\t") for line in (await plain.line(), await plain.line()) if line]
+            assert {what for _, what in heard} == {"tools changed", "updated curious://note"}
+            times += [datetime.fromisoformat(at) for at, _ in heard]
+            assert all(abs(datetime.now().astimezone() - at) < timedelta(minutes=5) for at in times)
             nursery.cancel_scope.cancel()
         for process in (scripted, plain):
             process.signal(signal.SIGINT)
@@ -267,6 +272,20 @@ def test_whoever_has_seen_enough_may_stop_reading() -> None:
         (["list", APP, "--timeout", "soon"], 2, "soon"),
         (["list", APP, "--header", "secret"], 2, "invalid header: expected 'Name: value'"),
         (["list", "weather"], 3, "'weather' is not a target"),
+        (["list", "localhost:7101"], 3, "did you mean http://localhost:7101?"),
+        (["call", APP, "echo", "text=\udcff"], 2, r"invalid UTF-8 in argument 'text=\xff'"),
+        (["call", APP, "\udcff"], 2, r"invalid UTF-8 in tool '\xff'"),
+        (["read", APP, "x://\udcff"], 2, r"invalid UTF-8 in URI 'x://\xff'"),
+        (["call", APP, "echo", "text=@nowhere"], 2, "text: nowhere: No such file or directory; for the text itself"),
+        (["call", APP, "echo", "--args", "[]"], 2, "--args: expected a JSON object"),
+        (["call", APP, "echo", "--root", "http://x"], 2, "--root 'http://x': expected a directory or a file:// URI"),
+        (["call", APP, "echo", "--sampling", "@nowhere.py"], 2, "--sampling: nowhere.py: no such file"),
+        (["list", APP, "--cacert", "nowhere.pem"], 2, "--cacert nowhere.pem: No such file or directory"),
+        (["list", APP, "--cacert", APP], 2, "no certificates in PEM format"),
+        (["list", APP, "--insecure", "--cacert", APP], 2, "--insecure and --cacert exclude each other"),
+        (["list", APP, "--insecure", "--auth", "browser"], 2, "--auth browser and --insecure exclude each other"),
+        (["describe", APP, "ecco"], 2, "no tool or prompt 'ecco'; did you mean 'echo'?"),
+        (["serve", "library.py"], 2, "library.py is a Python file, and CONFIG is JSON or TOML: use callboard run"),
         (["list", "nowhere.py"], 3, "nowhere.py: no such file"),
         (["list", "nowhere.json#x"], 3, "nowhere.json: No such file or directory"),
         (["list", "http://127.0.0.1:1/mcp"], 3, "http://127.0.0.1:1: Connection refused"),
@@ -375,7 +394,7 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.parametrize("command", ["list", "call", "read", "prompt", "listen"])
+@pytest.mark.parametrize("command", ["list", "call", "read", "prompt", "listen", "describe", "complete"])
 def test_help_teaches_with_examples_and_says_what_the_codes_mean(command: str) -> None:
     done = piped(command, "--help")
     assert done.returncode == 0

@@ -25,6 +25,16 @@ APP: Final = str(APPS / "noisy.py")
 RUN: Final = (*CALLBOARD, "run", APP)
 MODERN_META: Final = {meta.PROTOCOL_VERSION: "2026-07-28", meta.CLIENT_CAPABILITIES: {}}
 
+FAILS: Final = """
+from contextlib import asynccontextmanager
+from callboard import Server
+@asynccontextmanager
+async def life(server):
+    raise ConnectionRefusedError("no database")
+    yield
+shop = Server("shop", lifespan=life)
+"""
+
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and descriptors as POSIX has them")
 
 
@@ -47,13 +57,15 @@ def said(answer: Any) -> str:
 
 async def test_serve_says_where_it_is_how_much_is_behind_it_and_what_to_try() -> None:
     async with started(*CALLBOARD, "serve", "--http", "0") as process:
-        said = [str(await process.line(), "utf-8") for _ in range(6)]  # type: ignore[arg-type]
+        said = [str(await process.line(), "utf-8") for _ in range(9)]  # type: ignore[arg-type]
         url = said[1].split()[1]
         assert said[0] == f"callboard {__version__}"
-        assert said[2] == "  3 servers with 4 tools behind it"
+        assert said[2] == "  4 servers with 7 tools behind it"
         assert json.loads(said[3]) == {"mcpServers": {"callboard": {"url": url}}}
-        assert said[4].endswith(f"callboard call {url} wardrobe__sew_costume role=Hamlet")
-        assert said[5] == "  press Ctrl-C to stop"
+        assert f"callboard call {url} wardrobe__sew_costume role=Hamlet" in said[4]
+        tools = ["sew_costume", "book_seats", "audition", "fall"]
+        assert [tool in line for tool, line in zip(tools, said[4:8], strict=True)] == [True] * 4
+        assert said[8] == "  press Ctrl-C to stop"
         process.signal(signal.SIGINT)
         assert await process.wait() == 0
 
@@ -76,7 +88,7 @@ async def test_serve_speaks_json_to_scripts_and_says_who_is_missing(tmp_path: Pa
 
 
 def test_the_version_is_the_package_s() -> None:
-    assert callboard("--version").stdout.strip() == __version__
+    assert callboard("--version").stdout.strip() == callboard("-V").stdout.strip() == __version__
 
 
 @pytest.mark.parametrize(
@@ -108,8 +120,8 @@ def test_a_wrong_command_is_one_clear_error() -> None:
     ("arguments", "words"),
     [
         (["nowhere.py"], "nowhere.py: no such file"),
-        (["nowhere"], "'nowhere' is not a Python server: expected FILE.py:NAME"),
-        ([APP + ":missing"], "has no 'missing'; it has: server, other"),
+        (["nowhere"], "'nowhere' is not a Python server: expected FILE.py, FILE.py:NAME or package.module:NAME"),
+        ([APP + ":missing"], "has no 'missing'; choose one of: "),
         ([APP + ":thing"], "is not a callboard.Server but int"),
         ([APP, "--http", "here"], "invalid address 'here'"),
         ([APP, "--http", "localhost:99999"], "invalid address 'localhost:99999'"),
@@ -147,7 +159,7 @@ def test_a_taken_address_is_said_so() -> None:
     assert done.stderr == f"callboard: 127.0.0.1:{port}: address already in use\n"
 
 
-@pytest.mark.parametrize("source", ["import nothing_like_it\n", "def f(:\n", "raise SystemExit(3)\n", "1 / 0\n"])
+@pytest.mark.parametrize("source", ["import nothing_like_it\n", "raise SystemExit(3)\n", "1 / 0\n"])
 def test_a_file_that_does_not_load_shows_its_author_where(source: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(source)
@@ -157,6 +169,18 @@ def test_a_file_that_does_not_load_shows_its_author_where(source: str, tmp_path:
     assert f'File "{path}", line 1' in done.stderr
     assert "importlib" not in done.stderr
     assert "callboard/" not in done.stderr.replace(str(path), "")
+
+
+def test_a_syntax_error_and_a_lifespan_that_fails_are_one_line_each(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("def f(:\n")
+    done = callboard("run", str(path))
+    assert (done.returncode, done.stderr) == (2, f"callboard: {path}:1: SyntaxError: invalid syntax\n")
+    path.write_text(FAILS)
+    for command in (("run", str(path), "--http", "0"), ("run", str(path))):
+        done = callboard(*command)
+        failed = "ConnectionRefusedError: no database (broken.py:6 life)"
+        assert (done.returncode, done.stderr) == (2, f"callboard: the lifespan of 'shop' failed: {failed}\n")
 
 
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from typing import Any
 
 from callboard.cli.status import MOST_DOWN, lines, summarized
+from callboard.cli.top_tables import server_state
+from callboard.serve.standing import standing
 from tests.cli.top_views import down, nonsense, server, spoilt, view
 
 
@@ -44,6 +46,26 @@ def test_why_a_server_is_not_up_is_said_with_its_next_try_and_restarts() -> None
     assert "servers: 1 of 2 up" in said
     assert "  tickets  down  Connection refused (next try in 12s), 3 restarts" in said
     assert "weather" not in said
+
+
+def test_a_server_that_sleeps_is_fine_and_named() -> None:
+    found = view(servers=[server("weather"), server("notes", state="asleep"), server("books", state="waking")])
+    found["totals"] |= {"servers": 3, "servers_up": 3}
+    assert is_ok(found)
+    assert "servers: 3 of 3 up, asleep: notes" in told(found)
+    assert [server_state(row) for row in found["servers"]] == ["up", "asleep", "waking"]
+    assert standing(found).splitlines() == ["3 of 3 servers are up", "- notes: asleep"]
+
+
+def test_what_a_server_said_before_it_ended_is_told() -> None:
+    row = down("tickets", "the server exited with 1")
+    row["said"] = ["starting", "FATAL: missing API_KEY\x1b[2J", "bye"]
+    found = view(servers=[row])
+    assert "  tickets  down  the server exited with 1: FATAL: missing API_KEY" in told(found)
+    assert "\x1b" not in told(found)
+    assert summarized(found, "")["down"][0]["said"][0] == "starting"
+    row["said"] = "nonsense"
+    assert "the server exited with 1 (next try in 12s)" in told(found)
 
 
 def test_it_fits_one_screen_however_many_servers_are_down() -> None:

@@ -96,8 +96,22 @@ async def test_one_program_asks_for_everything_in_every_revision(revision: Revis
         assert contents.text == "the hall"
         message: Any = (await client.prompt("invite", guest="ada")).messages[0]
         assert message.content.text == "Dear ada"
-        assert await client.complete("invite", "guest", "al") == ["alan"]
+        found = await client.complete("invite", "guest", "al")
+        assert (found, found.total, found.has_more) == (["alan"], 1, False)
         await client.ping()
+
+
+@pytest.mark.finding("protocol-1.12f")
+async def test_a_client_knows_that_there_are_more_candidates_than_it_got(autojump_clock: MockClock) -> None:
+    server = house()
+
+    @server.completion("house://{room}", "room")
+    async def rooms(value: str) -> list[str]:
+        return [f"{value}{number}" for number in range(250)]
+
+    async with connect(server) as client:
+        found = await client.complete("house://{room}", "room", "r")
+        assert (len(found), found[0], found.total, found.has_more) == (100, "r0", 250, True)
 
 
 @every_revision
@@ -137,7 +151,6 @@ async def test_questions_are_answered_by_the_same_functions_in_every_revision(
 async def test_logs_are_heard_at_the_level_that_was_asked_for(revision: Revision, autojump_clock: MockClock) -> None:
     heard: list[Any] = []
     async with connect(house(), revision=revision, on_log=heard.append, log_level="error") as client:
-        await client.set_log_level("error")
         await client.call("chat")
         assert heard == []
         await client.set_log_level("info")

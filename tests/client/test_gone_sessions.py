@@ -64,7 +64,7 @@ async def test_a_session_that_is_gone_fails_its_call_by_name_and_the_next_one_ha
         assert names == ["a", "b", "c"]
         assert here.requests("tools/call")[-1].headers["mcp-session-id"] == "s-2"
         assert len(here.requests("initialize")) == 2
-        assert [seen.body["params"]["level"] for seen in here.requests("logging/setLevel")] == ["info"]
+        assert [seen.body["params"]["level"] for seen in here.requests("logging/setLevel")] == ["info"] * 2
 
 
 async def test_calls_at_once_open_one_new_session_between_them(autojump_clock: MockClock) -> None:

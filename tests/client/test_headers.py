@@ -11,6 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.actors.client.conversation import Patience
 from callboard.client import connect
 from callboard.client.subscriptions import ACKNOWLEDGED
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.revisions import meta
 from callboard.codecs.sse import encode_event
 from callboard.errors import BadAnswer, ConnectionLost, HttpRefused, RequestTimedOut, ServerRefused
@@ -289,7 +290,7 @@ async def test_leaving_a_call_closes_its_stream_and_says_nothing_more(autojump_c
         (404, b"not here", "text/plain", HttpRefused, "HTTP 404: not here"),
         (500, b"", "text/plain", HttpRefused, "HTTP 500"),
         (503, b"x" * 100_000, "text/plain", HttpRefused, "HTTP 503: xxx"),
-        (200, b'"' + b"x" * (9 << 20) + b'"', "application/json", BadAnswer, "larger than"),
+        (200, b'"' + b"x" * MAX_ANSWER + b'"', "application/json", BadAnswer, "larger than"),
     ],
 )
 async def test_an_answer_that_is_none_has_a_name(

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from callboard.client import connect
 from callboard.client.routes import TransportRoute, TransportRoutes
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.websocket.client import mask
 from callboard.codecs.websocket.frames import Close, Code, write_close, write_ping, write_text
 from callboard.errors import CannotConnect
@@ -72,6 +73,9 @@ class ScriptedWire:
     def stop_probing(self) -> None:
         pass
 
+    def say_if_slow(self, data: bytes) -> None:
+        pass
+
     async def linger(self) -> None:
         pass
 
@@ -106,7 +110,10 @@ def by(impostor: Impostor) -> TransportRoutes:
         (write_close(Close(Code.NO_CODE)), r"1005 \(no code\)"),
         (mask(write_text(b"{}"), b"abcd"), "invalid WebSocket frame"),
         (b"\x82\x01x", "invalid WebSocket frame: messages must be text"),
-        (b"\x81\x7f" + (1 << 30).to_bytes(8, "big") + b"x" * (9 << 20), "invalid WebSocket frame: message larger than"),
+        (
+            b"\x81\x7f" + (1 << 30).to_bytes(8, "big") + b"x" * (MAX_ANSWER + 1),
+            "invalid WebSocket frame: message larger than",
+        ),
         (b"\x81\x02\xff\xff", "invalid WebSocket frame: text must be UTF-8"),
         (b"GET / HTTP/1.1\r\n\r\n", "invalid WebSocket frame"),
     ],

@@ -238,7 +238,7 @@ def test_variables_are_filled_in_from_the_environment_and_their_values_not_looke
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ({}, "must have exactly one of `command`, `url` and `python`"),
+        ({}, "must have exactly one of `command`, `url`, `python` and `openapi`"),
         ({"command": "x", "url": "http://x"}, "must have exactly one of"),
         ([], "is not an object"),
         ({"command": 1}, "`command` must be a string"),

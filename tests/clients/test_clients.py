@@ -55,6 +55,13 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]
             yield {"http": at.http, "sse": at.sse, "ws": at.ws, "asgi": at.http}
 
 
+def without_late(heard: object, expected: object) -> object:
+    """What a subscriber heard, without news of a change that it did not make."""
+    if not isinstance(heard, list) or not isinstance(expected, list) or "tools changed" in expected:
+        return heard
+    return [one for one in heard if one != "tools changed"]
+
+
 @pytest.mark.parametrize("library", MANY)
 def test_a_client_hears_the_same_from_two_workers(library: Library, many: Mapping[str, str]) -> None:
     """On every connection of its own that a client opens, another worker may answer."""
@@ -63,7 +70,8 @@ def test_a_client_hears_the_same_from_two_workers(library: Library, many: Mappin
     for wire, step in networked.steps():
         expected = (MODERN if wire.endswith("modern") else {}).get(step, EXPECTED[step])
         line = been.heard.get((wire, step)) or {}
-        if line.get("heard") != expected:
+        # News of the tools that an earlier connection changed crosses between workers by itself, and may be heard late.
+        if without_late(line.get("heard"), expected) != expected:
             wrong[wire, step] = line.get("heard"), line.get("error")
     assert wrong == {}, been.stderr
 

@@ -76,11 +76,11 @@ async def _each_sees_both(one: Crowd, other: Crowd) -> None:
     for node in (one, other):
         while True:
             nodes = (await node.look()).json["server"]["nodes"]
-            if len(nodes) == 2 and all("sessions" in row for row in nodes):
+            # Figures of the other node are some seconds old: the session may be younger.
+            if len(nodes) == 2 and sum(row.get("sessions", 0) for row in nodes) == 1:
                 break
             await trio.sleep(0.2)
         assert [row["is_here"] for row in nodes] == [True, False]
-        assert sum(row["sessions"] for row in nodes) == 1
 
 
 async def _no_secret_is_seen(fleet: Fleet, nodes: tuple[Crowd, ...], session: CrowdSession, published: bytes) -> None:

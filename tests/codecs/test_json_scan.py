@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from callboard.codecs.envelope import ResultResponse, decode
 from callboard.codecs.json_scan import (
     LONG,
     MAX_CONTAINERS,
@@ -234,3 +235,35 @@ def test_utf8_is_judged_in_pieces_as_it_is_in_one(before: int, character: str) -
         with pytest.raises(UnicodeDecodeError) as told:
             bad.decode()
         assert str(refused.value).endswith(f"byte {told.value.start}")
+
+
+LARGE_HEAD = b'{"jsonrpc":"2.0","id":1,"result":{"x":'
+
+
+@pytest.mark.parametrize(
+    ("body", "is_fine"),
+    [
+        (b'"' + b"A" * (16 << 20) + b'"', True),
+        (b'["\\"\\\\", "' + b"A" * (16 << 20) + b'"]', True),
+        (b'"' + b"\\n" * (5 << 20) + b'"', False),
+        (b'"' + "é".encode() * (5 << 20) + b'"', False),
+        (b"[" + b"1," * (5 << 20) + b"1]", False),
+        (b"[" * (5 << 20) + b"]" * (5 << 20), False),
+        (b"[" + b'"",' * (4 << 20) + b'""]', False),
+        (b" " * (10 << 20) + b"1", False),
+        (b"1" * (10 << 20), False),
+        (b'["\\\\",' + b"1" * (10 << 20) + b',"\\""]', False),
+    ],
+)
+def test_a_large_frame_must_be_little_else_than_plain_texts(body: bytes, is_fine: bool) -> None:
+    frame = LARGE_HEAD + body + b"}}"
+    if is_fine:
+        assert isinstance(decode(frame), ResultResponse)
+    else:
+        with pytest.raises(FrameTooLarge):
+            decode(frame)
+
+
+def test_a_large_frame_with_a_text_that_does_not_end_is_no_json() -> None:
+    with pytest.raises(ParseError):
+        decode(LARGE_HEAD + b'"' + b"A" * (10 << 20))

@@ -122,6 +122,9 @@ def test_another_processor_reads_the_same_graph(message: dict[str, Any]) -> None
         ([1, 1, 2], True),
         ([[1]], True),
         (["one"], True),
+        ([{"a": 1}, {"a": 1}], False),
+        ([{"a": 1}, 1], True),
+        ([{"a b": 1}], True),
         ({"foo:bar": 1}, True),
         ({"@id": "x"}, True),
         ({"with space": 1}, True),
@@ -155,7 +158,8 @@ def test_a_message_with_a_name_no_predicate_can_have_is_refused(name: str) -> No
         to_jsonld({"jsonrpc": "2.0", name: 1})
 
 
-PREFIXES = """@prefix mcp: <http://modelcontextprotocol.io/ontology#> .
+PREFIXES = """@prefix schema: <https://schema.org/> .
+@prefix mcp: <http://modelcontextprotocol.io/ontology#> .
 @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
 @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
 """
@@ -168,7 +172,11 @@ PREFIXES = """@prefix mcp: <http://modelcontextprotocol.io/ontology#> .
         ("[] mcp:a 1 . [] mcp:a 2 .", InvalidRequest),
         ("_:a mcp:a _:a .", InvalidRequest),
         ("_:r mcp:x _:s ; mcp:y _:s . _:s mcp:z 1 .", InvalidRequest),
-        ("[] mcp:a 1, 2 .", InvalidRequest),
+        ("[] mcp:a [ schema:position 1 ], [ schema:position 1 ] .", InvalidRequest),
+        ("[] mcp:a [ schema:position 1 ], [ ] .", InvalidRequest),
+        ("[] mcp:a [ schema:position 1, 2 ] .", InvalidRequest),
+        ('[] mcp:a [ schema:position "x" ] .', InvalidRequest),
+        ("[] mcp:a [ a schema:Thing ] .", InvalidRequest),
         ("[] mcp:a <http://example.com/> .", InvalidRequest),
         ("[] <http://example.com/p> 1 .", InvalidRequest),
         ('[] mcp:a "x"@en .', InvalidRequest),
@@ -213,3 +221,70 @@ def test_a_document_may_be_as_deep_as_a_message_and_no_deeper() -> None:
 def test_a_graph_reads_back_without_a_detour_through_text() -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"hints": [{"name": "n"}]}}
     assert from_graph(to_graph(message)) == message
+
+
+def result(**members: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "result": members}
+
+
+TWELVE = [{"name": f"tool{n}", "inputSchema": {"type": "object", "required": ["b", "a"]}} for n in range(12, 0, -1)]
+
+
+def test_a_query_finds_the_tools_of_a_list_by_name_and_by_type() -> None:
+    graph = to_graph(result(tools=TWELVE))
+    names = {f"tool{n}" for n in range(1, 13)}
+    mcp = "PREFIX mcp: <http://modelcontextprotocol.io/ontology#> "
+    for query in ("SELECT ?n {?s mcp:tools/mcp:name ?n}", "SELECT ?n {?t a mcp:Tool; mcp:name ?n}"):
+        rows: list[Any] = list(graph.query(mcp + query))
+        assert sorted(str(row[0]) for row in rows) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        result(tools=TWELVE),
+        result(tools=[{"name": "one"}]),
+        result(tools={"name": "an object where an array belongs"}),
+        result(tools=[]),
+        result(capabilities={"tools": {}, "prompts": {"listChanged": True}, "roots": {}}),
+        result(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "a"}], structuredContent={"x": [{}]}),
+        result(content={"type": "text", "text": "a"}, role="assistant", model="m"),
+        result(content=[{"type": "text", "text": "a"}], role="assistant", model="m"),
+        result(content={"answer": 1}, action="accept"),
+        result(content={"type": "text"}),
+        result(prompts=[{"name": "p", "arguments": [{"name": "a", "required": True}, {"name": "b"}]}]),
+        result(messages=[{"role": "user", "content": {"type": "text", "text": "x"}}]),
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"tools": [{"name": "n"}, {}]}}},
+    ],
+)
+def test_lists_come_back_in_their_order_and_objects_as_objects(message: dict[str, Any]) -> None:
+    assert alike(from_turtle(to_turtle(message)), message)
+    assert alike(from_jsonld(json.loads(json.dumps(to_jsonld(message)))), message)
+    assert isomorphic(expand(to_jsonld(message)), to_graph(message))
+
+
+def test_what_a_tool_is_called_with_is_no_tool() -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"tools": [{"name": "n"}]}}}
+    assert "ontology#Tool" not in to_graph(call).serialize(format="nt")
+
+
+@pytest.mark.parametrize(
+    ("turtle", "expected"),
+    [
+        ('[] mcp:result [ mcp:tools [ mcp:name "b" ], [ mcp:name "a" ] ] .', {"tools": [{"name": "a"}, {"name": "b"}]}),
+        ('[] mcp:result [ mcp:tools [ mcp:name "b" ] ] .', {"tools": [{"name": "b"}]}),
+        ("[] mcp:result [ mcp:capabilities [ mcp:tools [ ] ] ] .", {"capabilities": {"tools": {}}}),
+        ("[] mcp:result [ mcp:a 10, 9 ] .", {"a": [10, 9]}),
+        (
+            '[] mcp:result [ mcp:tools [ schema:position 2; mcp:name "a" ], [ schema:position 1; mcp:name "b" ] ] .',
+            {"tools": [{"name": "b"}, {"name": "a"}]},
+        ),
+    ],
+)
+def test_what_other_tool_chains_write_is_read(turtle: str, expected: dict[str, Any]) -> None:
+    assert from_turtle(PREFIXES + turtle) == {"result": expected}
+
+
+def test_a_single_value_of_a_compacted_document_is_an_array() -> None:
+    document = {"@context": CONTEXT, "result": {"tools": {"@type": "mcp:Tool", "name": "one"}}}
+    assert from_jsonld(document) == {"result": {"tools": [{"name": "one"}]}}

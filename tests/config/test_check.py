@@ -8,6 +8,7 @@ import pytest
 
 from tests.at_terminal import at_terminal, piped
 from tests.cli.test_commands import needs_terminal
+from tests.shared import APPS
 
 GOOD = f"""
 [mcpServers.weather]
@@ -65,7 +66,7 @@ def test_a_bad_file_is_all_of_its_mistakes_with_their_lines(bad: Path) -> None:
     assert done.stdout == ""
     assert [line.removeprefix(str(bad)) for line in done.stderr.splitlines() if "no such program" not in line] == [
         ":5: mcpServers.a.args: must be a list of strings",
-        ":7: mcpServers.b: must have exactly one of `command`, `url` and `python`",
+        ":7: mcpServers.b: must have exactly one of `command`, `url`, `python` and `openapi`",
         ":8: warning: mcpServers.b.urll: is unknown and ignored; did you mean `url`?",
     ]
 
@@ -194,3 +195,18 @@ def test_a_caller_that_cannot_be_read_is_told(good: Path) -> None:
     done = piped("check", str(good), "--as", "scopes", NOT_SECRET="v")  # noqa: S106
     assert done.returncode == 2
     assert "expected scope=" in done.stderr
+
+
+def test_servers_are_started_if_asked_for_and_those_that_do_not_come_up_are_told(tmp_path: Path) -> None:
+    weather = ["-m", "callboard", "run", str(APPS / "handy.py")]
+    dies = ["-c", "import sys; sys.exit('no key')"]
+    file = tmp_path / "mcp.json"
+    servers = {"handy": {"command": sys.executable, "args": weather}, "dies": {"command": sys.executable, "args": dies}}
+    file.write_text(json.dumps({"mcpServers": servers}))
+    done = piped("check", str(file), "--start", "--json")
+    assert done.returncode == 1
+    started = {one["name"]: one for one in json.loads(done.stdout)["started"]}
+    assert started["handy"]["state"] == "up"
+    assert "no key" in started["dies"]["why"]
+    file.write_text(json.dumps({"mcpServers": {"handy": servers["handy"]}}))
+    assert piped("check", str(file), "--start").stdout.splitlines()[-1] == "handy\tup\t"

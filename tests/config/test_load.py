@@ -9,7 +9,7 @@ import pytest
 
 from callboard.actors.broker.policy import BackendSettings, Filter, Restarts
 from callboard.codecs.revisions import Revision
-from callboard.config import BackendSpec, BadConfiguration, PythonTarget, Remote
+from callboard.config import BackendSpec, BadConfiguration, PythonTarget, Remote, read_configuration
 from callboard.supervisor import Backoff, Intensity
 from callboard.transports.client.process import Command
 from tests.config.files import mistakes, read, read_one
@@ -179,9 +179,7 @@ def test_a_python_file_is_meant_from_the_folder_of_the_file(tmp_path: Path, monk
     assert spec.target == PythonTarget(file=tmp_path / "apps" / "app.py", name="mine")
     assert str(spec.target) == f"{tmp_path}/apps/app.py:mine"
     assert spec.transport == "in process"
-    assert read_one(tmp_path, python="apps/app.py").target == PythonTarget(
-        file=tmp_path / "apps" / "app.py", name="server"
-    )
+    assert read_one(tmp_path, python="apps/app.py").target == PythonTarget(file=tmp_path / "apps" / "app.py", name=None)
 
 
 def test_a_disabled_server_is_left_out_whatever_else_it_says(tmp_path: Path) -> None:
@@ -315,3 +313,17 @@ def test_the_questions_of_vs_code_are_explained(tmp_path: Path) -> None:
     assert "use ${VAR} and set the environment variable" in key.message
     assert (folder.line, folder.where) == (10, "servers.b.args[0]")
     assert "write a path" in folder.message
+
+
+def test_an_invalid_server_is_left_out_if_wanted_and_a_broken_file_is_refused_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {"a": {"command": "true"}, "ab": {"comand": "x"}, "b": {"url": "nowhere"}}}')
+    with pytest.raises(BadConfiguration):
+        read_configuration(file)
+    found = read_configuration(file, skips_invalid=True)
+    assert [spec.name for spec in found.backends] == ["a"]
+    skipped = [one.where for one in found.warnings if one.message.endswith("the server is skipped")]
+    assert skipped == ["mcpServers.ab", "mcpServers.b.url"]
+    file.write_text('{"mcpServers": []}')
+    with pytest.raises(BadConfiguration):
+        read_configuration(file, skips_invalid=True)

@@ -52,7 +52,7 @@ def test_every_default_is_the_one_that_is_documented() -> None:
         "most": backoff.most,
         "cool_down": restarts.cool_down,
     }
-    assert len(expected) == 15
+    assert len(expected) == 17
     for key, value in expected.items():
         text = f'`"{value}"`' if isinstance(value, str) else str(value).lower() if value is False else f"{value:g}"
         assert found[key][0] == text, key

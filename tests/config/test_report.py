@@ -66,8 +66,8 @@ callboard.roots = ["/srv"]
         ),
         'servers.toml:13: mcpServers."a/b".callboard.max_in_flight: must be 1 or more',
         'servers.toml:14: mcpServers."a/b".callboard.cap: must be a number',
-        "servers.toml:16: mcpServers.none: must have exactly one of `command`, `url` and `python`",
-        "servers.toml:18: mcpServers.both: must have exactly one of `command`, `url` and `python`",
+        "servers.toml:16: mcpServers.none: must have exactly one of `command`, `url`, `python` and `openapi`",
+        "servers.toml:18: mcpServers.both: must have exactly one of `command`, `url`, `python` and `openapi`",
         (
             "servers.toml:24: mcpServers.other.callboard.prefix: has the same prefix as the server in line 1; "
             "set `callboard.prefix`"
@@ -173,7 +173,7 @@ def test_a_name_that_stands_twice_is_told_with_both_lines_beside_other_mistakes(
     text = '{"servers": {\n"a": {"url": "http://h/",\n"url": "http://i/"},\n"a": {"url": "http://h/"},\n"b": {}}}'
     assert told(tmp_path, text, "mcp.json") == [
         "mcp.json:4: servers.a: is a duplicate key, first in line 2",
-        "mcp.json:5: servers.b: must have exactly one of `command`, `url` and `python`",
+        "mcp.json:5: servers.b: must have exactly one of `command`, `url`, `python` and `openapi`",
     ]
     text = '{"servers": {"a": {"url": "http://h/",\n"url": "http://i/"}}, "mcpServers": {\n"a": {"url": "http://h/"}}}'
     assert told(tmp_path, text, "mcp.json") == [

@@ -6,6 +6,9 @@ from typing import Final
 import attrs
 
 EVERYTHING: Final = "examples/everything.py:server"
+TASKS: Final = "tests/conformance/tasks_server.py:server"
+WHOLE: Final = "tests/conformance/whole_server.py:server"
+"""Everything, tasks and skills as one server."""
 TRANSPORTS: Final = ("stdio", "http", "ws")
 REVISIONS: Final = ("2025-11-25", "2026-07-28")
 

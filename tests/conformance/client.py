@@ -159,6 +159,19 @@ async def keep_schema(url: str) -> None:
         await client.call("json_schema_echo", schema=schema)
 
 
+async def list_skills(url: str) -> None:
+    async with connect(url) as client:
+        await client.skills()
+
+
+async def use_skill(url: str) -> None:
+    async with connect(url) as client:
+        for entry in await client.skills():
+            skill = await client.skill(entry)
+            for uri in entry.files or ():
+                await skill.read(uri)
+
+
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     "initialize": list_tools,
     "tools_call": add_numbers,
@@ -171,6 +184,10 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "http-invalid-tool-headers": valid_tools,
     "json-schema-ref-no-deref": list_tools,
     "json-schema-2020-12-preservation": keep_schema,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": use_skill,
+    "sep-2640-client-verify-size": use_skill,
+    "sep-2640-client-verify-frontmatter": use_skill,
 }
 
 

@@ -6,6 +6,8 @@ from tests.conformance import client_suite, suite
 from tests.conformance.client_suite import EXTENSIONS, REVISIONS, command, examine, scenarios
 from tests.node import needs_npm
 
+README_SAYS = 48
+
 
 @needs_npm
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -21,6 +23,7 @@ def test_no_scenario_for_clients_is_left_out() -> None:
     assert len(every) > 35
     assert every == {name for revision in REVISIONS for name in scenarios(revision)}
     assert sum(name.startswith("auth/") for name in every) > 25
+    assert len(every) + len(scenarios(EXTENSIONS)) == len(suite.listed(leg="client")) == README_SAYS
 
 
 @needs_npm
@@ -35,4 +38,14 @@ def test_the_authorization_extensions_pass_too() -> None:
     names = {name for name in scenarios(EXTENSIONS) if name.startswith("auth/")}
     found = [examine(name, EXTENSIONS, command()) for name in sorted(names)]
     assert len(found) == 6
+    assert all(scenario.count("SUCCESS") for scenario in found)
+    assert [scenario.name for scenario in found if scenario.count("FAILURE") or scenario.count("WARNING")] == []
+
+
+@needs_npm
+def test_a_client_uses_skills_as_the_extension_demands() -> None:
+    names = sorted(name for name in scenarios(EXTENSIONS) if name.startswith("sep-2640-client-"))
+    found = [examine(name, EXTENSIONS, command()) for name in names]
+    assert len(found) == 4
+    assert all(scenario.count("SUCCESS") for scenario in found)
     assert [scenario.name for scenario in found if scenario.count("FAILURE") or scenario.count("WARNING")] == []

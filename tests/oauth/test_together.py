@@ -12,8 +12,7 @@ from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.oauth.tokens import Tokens
 from callboard.errors import NotAuthorized
 from callboard.oauth import FileStore, MemoryStore
-from callboard.oauth.authorizer import tokens_of
-from callboard.oauth.store import recall
+from callboard.oauth.store import recall, tokens_of
 from callboard.oauth.turn import TURN_TIME, own_turn
 from callboard.transports.client.credentials import Credentials, Proof
 from tests.oauth.house import Asked, Said

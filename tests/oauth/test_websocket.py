@@ -58,6 +58,9 @@ class Scripted:
     def stop_probing(self) -> None:
         pass
 
+    def say_if_slow(self, data: bytes) -> None:
+        pass
+
     async def linger(self) -> None:
         pass
 

@@ -20,8 +20,8 @@ VIEWS: Final = ("servers", "clients", "calls", "tools", "topics", "tree", "lette
 
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    async with browser(tmp_path / "profile", is_offline=False) as opened:
+async def page() -> AsyncIterator[Page]:
+    async with browser(is_offline=False) as opened:
         yield opened
 
 

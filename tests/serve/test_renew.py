@@ -298,7 +298,7 @@ async def test_a_configuration_that_could_not_be_read_is_read_again_without_anot
     write(file, '{"mcpServers": {"a": {"command": "true"}}}')
 
     class Broker:
-        async def reload(self, backends: Any) -> None:
+        async def reload(self, backends: Any, front: object = None) -> None:
             reloaded.set()
 
     def full(*_: Any, **__: Any) -> Any:

@@ -24,6 +24,9 @@ FASTMCP: Final = (
 )
 """What its server needs. The whole of fastmcp asks for a certifi that may not be published yet."""
 
+FASTMCP_TASKS: Final = ("cryptography", "pydocket>=0.26.1", "redis!=8.1.0")
+"""What fastmcp-tasks needs beside it, for the same reason."""
+
 START_TIME: Final = 40.0
 """Seconds until a server accepts. The slowest takes two or three, on a machine that does nothing else."""
 
@@ -47,6 +50,11 @@ class Library:
 
 def python(script: str, *requirements: str) -> Callable[[str], list[str]]:
     return lambda way: [str(environment(*requirements)), str(HERE / script), way]
+
+
+def fastmcp_with_tasks() -> Path:
+    """The Python of fastmcp 4 with its extension of tasks."""
+    return environment(*FASTMCP, *FASTMCP_TASKS, alone=("fastmcp-tasks==4.1.4",))
 
 
 def packages() -> Path:

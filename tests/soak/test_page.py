@@ -1,7 +1,6 @@
 """The live page in front of a crowd: all of it is seen, nothing is slow, and the console stays empty."""
 
 import time
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -113,7 +112,7 @@ async def is_dark(page: Page) -> bool:
     return bool(max(colour) < 128)
 
 
-async def test_the_page_shows_a_crowd_at_any_width_in_light_and_dark(tmp_path: Path) -> None:
+async def test_the_page_shows_a_crowd_at_any_width_in_light_and_dark() -> None:
     names = [f"s{number}" for number in range(SERVERS)]
     crowd = Crowd(good=names[SERVERS // 3 :], bad=names[: SERVERS // 3])
     bad = (down(name) if place % 2 else hung(name) for place, name in enumerate(crowd.bad))
@@ -121,7 +120,7 @@ async def test_the_page_shows_a_crowd_at_any_width_in_light_and_dark(tmp_path: P
     with trio.fail_after(LONGEST):
         async with (
             stage([*bad, *map(up, crowd.good)]) as here,
-            browser(tmp_path / "profile", is_offline=False, patience=LONGEST) as page,
+            browser(is_offline=False, patience=LONGEST) as page,
         ):
             await crowd.come(here)
             url = here.urls["admin"]

@@ -44,8 +44,9 @@ def write_forwarded(head: Head, body: bytes, caller: Caller, peer: str) -> bytes
     return first + b"\r\ncallboard-mood: good\r\n" + rest
 
 
-def write_record(terms: Terms, followed: list[str], *, is_ready: bool) -> bytes:
-    return json.dumps(json.loads(session_record.write_record(terms, followed, is_ready=is_ready)) | MORE).encode()
+def write_record(terms: Terms, followed: list[str], *, is_ready: bool, path: str = "") -> bytes:
+    record = session_record.write_record(terms, followed, is_ready=is_ready, path=path)
+    return json.dumps(json.loads(record) | MORE).encode()
 
 
 OPENING: Final = link.OPENING.replace(b"\r\n", b"\r\ncallboard-mood: good\r\n", 1)

@@ -58,6 +58,8 @@ class Returning:
     """A client that counts what it has said and heard, and comes back as often as its socket drops."""
 
     port: int
+    is_modern: bool = False
+    """Whether it asks to come back in any era, and is of the modern one."""
     session: str = attrs.field(default="", init=False)
     said: list[bytes] = attrs.field(factory=list, init=False)
     heard: list[Json] = attrs.field(factory=list, init=False)
@@ -65,6 +67,10 @@ class Returning:
 
     async def connect(self) -> None:
         """Begin, or go on with the session. Raises `Refused`."""
+        if not self.session and self.is_modern:
+            self.socket = await dial(self.port, {"Mcp-Resumable": "1"})
+            self.session = (await self.socket.hear())["params"]["id"]
+            return
         if not self.session:
             self.socket = await dial(self.port)
             params = {"protocolVersion": R4.value, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -77,6 +83,13 @@ class Returning:
         assert told["method"] == RESUMED
         for frame in self.said[told["params"]["received"] :]:
             await self.socket.send(frame)
+
+    async def call(self, number: int, **params: Any) -> None:
+        if self.is_modern:
+            meta = {"protocolVersion": LATEST.value, "clientCapabilities": {}, "logLevel": "info"}
+            params["_meta"] = {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}
+            params["_meta"]["io.modelcontextprotocol/clientInfo"] = {"name": "c", "version": "1"}
+        await self.say({"id": number, "method": "tools/call", "params": params})
 
     async def say(self, message: Json) -> None:
         self.said.append(msgspec.json.encode({"jsonrpc": "2.0", **message}))

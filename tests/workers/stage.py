@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -107,8 +107,9 @@ async def office(
     settings: Settings = QUICK,
     authenticate: Authenticate | None = None,
     patience: float = PATIENCE,
+    arrange: Callable[[House], None] = lambda _: None,
 ) -> AsyncIterator[tuple[Office, Sequence[Worker]]]:
-    """So many workers that know each other."""
+    """So many workers that know each other. *arrange* adds to what each offers."""
     ring, all_ = KeyRing.generate(), Office()
     with trio.fail_after(patience):
         async with trio.open_nursery() as nursery:
@@ -116,6 +117,7 @@ async def office(
                 name = new_worker_name()
                 worker = Worker(name, WorkerHomes(HomeNames(ring, name), str(folder)), open_house())
                 worker.homes.book = Desk(all_, name)
+                arrange(worker.house)
                 all_.workers.append(worker)
                 nursery.start_soon(_serve, worker, ring, folder, settings, authenticate)
                 await worker.up.wait()
@@ -140,7 +142,8 @@ async def _serve(
         parking = Parking("house", ring, clock=time.time, home=worker.name)
         async with worker.house.server.host(parking=parking) as host, AsyncExitStack() as clients:
             worker.homes.host = host
-            host.retry_handler = worker.homes.retry_handler
+            host.elsewhere = worker.homes.elsewhere
+            host.task_names = HomeNames(ring, worker.name, "task")
             upgrade = WebSocketUpgrade(host, settings, authenticate, worker.homes)
             endpoint = Endpoint(
                 host,

@@ -1,7 +1,7 @@
 """Backends that workers share by way of a keeper: what clients see is what they would see without it."""
 
 import tempfile
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +13,13 @@ from trio.testing import MockClock
 from callboard import Server
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.server.host import Host
+from callboard.broker import Broker
+from callboard.codecs.bridge.definitions import TOOLS
+from callboard.codecs.bridge.overrides import ToolOverride
 from callboard.codecs.revisions import LEGACY, Revision
 from callboard.codecs.revisions.revision import R1, R4, R5
 from callboard.config import BackendSpec, PythonTarget, Remote, UpstreamAuth
-from callboard.errors import BACKEND_GONE
+from callboard.errors import BACKEND_GONE, CannotServe, ConnectionLost
 from callboard.testing import Refusal
 from callboard.transports.client.process import Command
 from callboard.workers.keeper import is_kept
@@ -310,14 +313,28 @@ async def hello(host: Host) -> list[str]:
         return texts([await client.call("hello")])
 
 
+def links(broker: Broker) -> list[str]:
+    """The kinds of a worker's connections to the backend that are open."""
+    found = []
+    for connection in broker.backends["back"].pool:
+        with suppress(ConnectionLost):
+            found.append(type(connection.conversation.link).__name__)
+    return found
+
+
+async def wait_own(broker: Broker, tool: str) -> None:
+    """Wait until a worker has a connection of its own to the backend, and has read its lists there."""
+    while links(broker) != ["HttpLink"] or tool not in broker.catalogue.shown(TOOLS):  # noqa: ASYNC110 -- no event tells
+        await trio.sleep(0.02)
+
+
 async def test_a_modern_server_at_a_url_is_left_to_the_workers() -> None:
     async with serving(tiny(R5)) as place:
         spec = backend(Remote(url=f"http://127.0.0.1:{place.port}/mcp"))
         async with sharing(spec, workers=2, within=REAL) as shared:
             assert shared.keeper.listed().backends == {"back": None}
             assert [await hello(host) for host in shared.hosts] == [["hello"], ["hello"]]
-            links = [type(next(iter(one.backends["back"].pool)).conversation.link).__name__ for one in shared.brokers]
-            assert links == ["HttpLink", "HttpLink"]
+            assert [links(broker) for broker in shared.brokers] == [["HttpLink"], ["HttpLink"]]
 
 
 async def test_a_legacy_server_at_a_url_has_one_session_for_all_workers() -> None:
@@ -341,6 +358,8 @@ async def test_a_url_that_is_reached_late_is_placed_when_its_era_is_known() -> N
                 await trio.sleep(0.02)
             for broker in shared.brokers:
                 await broker.reload([moved])
+            for broker in shared.brokers:
+                await wait_own(broker, "hello")
             assert [await hello(host) for host in shared.hosts] == [["hello"], ["hello"]]
 
 
@@ -400,3 +419,34 @@ async def test_workers_find_the_keeper_and_the_next_one(autojump_clock: MockCloc
                 async with keeping(folder, spec):
                     await trio.sleep(2)
                     assert await lines_of(back, host, "anonymous") == [0]
+
+
+@pytest.mark.parametrize("said", [{"start": "lazy"}, {"idle_stop": 60.0}])
+async def test_a_server_that_would_sleep_is_refused_unless_each_worker_has_its_own(
+    said: dict[str, Any], autojump_clock: MockClock
+) -> None:
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(CannotServe, match="need `local`"), flatten_subgroups=True, allow_unwrapped=True
+    ):
+        async with sharing(backend(Back().ways, settings=BackendSettings(**said))):
+            pass
+    async with sharing(backend(Back().ways, settings=BackendSettings(local=True, **said))):
+        pass
+
+
+@pytest.mark.parametrize("front", [R1, R5])
+async def test_an_override_is_applied_once_and_by_the_workers(front: Revision, autojump_clock: MockClock) -> None:
+    schema = {"type": "object", "properties": {"page": {"type": "integer"}}}
+    back = Back(tools=[tool("book", inputSchema=schema)])
+    override = {"book": ToolOverride(description="Ours.", fixed={"page": 1})}
+    spec = backend(back.ways, settings=BackendSettings(prefix="", override=override))
+    async with sharing(spec) as shared, peer(shared.hosts[0], front, capabilities={}) as client:
+        [shown] = (await client.request("tools/list"))["tools"]
+        assert (shown["description"], shown["inputSchema"]["properties"]) == ("Ours.", {})
+        with pytest.raises(Refusal, match="unknown argument"):
+            await client.call("book", page=2)
+        begun = await client.begin("tools/call", name="book", arguments={})
+        line, request = await back.hear()
+        assert request["params"]["arguments"] == {"page": 1}
+        await line.answer(request, **text("done"))
+        await client.finish(begun)

@@ -11,10 +11,13 @@ from callboard import tree
 from callboard.actors.changes import ListName
 from callboard.actors.rules import AccessRules, Decision, Gate
 from callboard.actors.server.exchange import Exchange, Handler
-from callboard.actors.server.host import Host, Instant
+from callboard.actors.server.extensions import AddedMethod
+from callboard.actors.server.host import Host
+from callboard.actors.server.offer import Instant
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
 from callboard.actors.server.session_tree import open_session
+from callboard.actors.server.task_store import TaskStore
 from callboard.codecs.caller import Caller
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
@@ -66,6 +69,8 @@ class BareOffer:
     revisions: frozenset[Revision] = frozenset(Revision)
     instant: Mapping[str, Instant] = attrs.field(init=False)
     handlers: Mapping[str, Handler] = attrs.field(init=False)
+    added: Mapping[str, AddedMethod] = attrs.field(factory=dict, init=False)
+    task_store: TaskStore | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.instant = {"tools/list": self._list}
@@ -83,6 +88,9 @@ class BareOffer:
 
     def owner_of(self, method: str, name: str) -> str | None:
         return "" if method == "tools/call" and name in self.tools else None
+
+    def rule_name(self, method: str, name: str, exchange: Exchange | None = None) -> str:
+        return name
 
     def offered(self) -> list[tuple[str, str, str]]:
         return [("tools/call", name, "") for name in self.tools]

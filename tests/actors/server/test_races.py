@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.changes import ResourceUpdated
 from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.session import OUTBOX_BYTES, OUTBOX_SIZE
+from callboard.actors.server.session import OUTBOX_SIZE
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.revisions import CallToolResult
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import PeerRefused
@@ -126,14 +128,16 @@ async def test_a_deadline_that_breaks_something_on_its_way_is_answered(autojump_
             await peer.request("tools/call", name="brittle", arguments={})
 
 
+@pytest.mark.finding("newcomer-A11")
 async def test_an_answer_too_big_to_send_is_an_error(autojump_clock: MockClock) -> None:
     async def huge(exchange: Exchange) -> CallToolResult:
-        return text("x" * OUTBOX_BYTES)
+        return text("x" * MAX_ANSWER)
 
     async with stage({"huge": huge}) as here:
         peer = await here.peer(R5)
-        with trio.fail_after(5), pytest.raises(Refusal, match="-32603"):
+        with trio.fail_after(5), capture_logs() as logs, pytest.raises(Refusal, match="-32603"):
             await peer.request("tools/call", name="huge", arguments={})
+        assert [line["most"] for line in logs if line["event"] == "response_too_large"] == [MAX_ANSWER]
         assert tasks_alive(here) == []
 
 

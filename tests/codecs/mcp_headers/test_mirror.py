@@ -174,6 +174,16 @@ def test_each_method_mirrors_its_own_name(method: str, params: dict[str, Any], n
     assert headers.get(b"Mcp-Name") == name
 
 
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_a_request_about_a_task_may_lack_its_name_but_not_have_another(method: str) -> None:
+    params = members({"taskId": "7"})
+    headers = mirror(VERSION, method, params)
+    check_mirror(headers, version=VERSION, method=method, params=params)
+    check_mirror(headers[:2], version=VERSION, method=method, params=params)
+    with pytest.raises(HeaderMismatch, match="Mcp-Name"):
+        check_mirror([*headers[:2], (b"Mcp-Name", b"8")], version=VERSION, method=method, params=params)
+
+
 def test_a_request_without_params_mirrors_its_method() -> None:
     assert [name for name, _ in mirror(VERSION, "tools/call", UNSET)] == [b"MCP-Protocol-Version", b"Mcp-Method"]
 

@@ -21,6 +21,7 @@ TRAITS = {
     "has_elicitation_modes": "---xx",  # 21
     "has_elicitation_ids": "---x-",  # 21
     "samples_many_blocks": "---xx",  # 22
+    "declares_sampling_context": "---xx",  # 22
     "cancelled_by_close": "----x",  # 11
     "versioned_header": "--xxx",  # 9
     "mirrors_headers": "----x",  # 10

@@ -16,7 +16,7 @@ from callboard.codecs.websocket.client import (
     ResumeTicket,
     check_accepted,
     coming_back,
-    is_resumption,
+    is_first_word,
     mask,
     read_ticket,
     received_there,
@@ -135,10 +135,10 @@ def test_whatever_else_it_says_there_is_no_coming_back(frame: bytes) -> None:
 
 
 def test_what_is_said_to_a_client_that_came_back_is_known() -> None:
-    assert is_resumption(json.dumps({"jsonrpc": "2.0", "method": RESUMED, "params": {}}).encode())
-    assert not is_resumption(json.dumps({"method": "x", "params": RESUMED}).encode())
-    assert not is_resumption(RESUMED.encode())
-    assert not is_resumption(b"{}")
+    assert is_first_word(json.dumps({"jsonrpc": "2.0", "method": RESUMED, "params": {}}).encode())
+    assert not is_first_word(json.dumps({"method": "x", "params": RESUMED}).encode())
+    assert not is_first_word(RESUMED.encode())
+    assert not is_first_word(b"{}")
 
 
 @given(

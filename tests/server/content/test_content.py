@@ -78,7 +78,12 @@ def wrapped(schema: Any, **more: Any) -> dict[str, Any]:
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (dict, {"type": "object"}),
         (Row, {"type": "object", "properties": ROW, "required": ["id"]}),
-        (Unit, wrapped({"$ref": "#/$defs/Unit"}, **{"$defs": {"Unit": {"enum": ["imperial", "metric"]}}})),
+        (
+            Unit,
+            wrapped(
+                {"$ref": "#/$defs/Unit"}, **{"$defs": {"Unit": {"enum": ["metric", "imperial"], "type": "string"}}}
+            ),
+        ),
     ],
     ids=str,
 )

@@ -33,7 +33,7 @@ WRONG: list[tuple[Any, list[str]]] = [
     ({"city": 3}, ["- city: expected string, got 3"]),
     ({"city": "D", "nights": 0}, ["- nights: must be at least 1, got 0"]),
     ({"city": "D", "nights": 1.5}, ["- nights: expected integer, got 1.5"]),
-    ({"city": "D", "unit": "m"}, ['- unit: must be one of "imperial", "metric"; got "m"']),
+    ({"city": "D", "unit": "m"}, ['- unit: must be one of "metric", "imperial"; got "m"']),
     ({"city": "D", "place": 4}, ["- place: expected null or object, got 4"]),
     (
         {"city": "D", "place": {"city": "D", "country": "NLD"}},

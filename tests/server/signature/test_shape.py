@@ -8,7 +8,7 @@ import pydantic
 import pytest
 from msgspec import Meta
 
-from tests.server.kinds import Context, Opaque, Place, Point, signature
+from tests.server.kinds import Context, Opaque, Place, signature
 
 
 def test_methods_partials_callable_objects_and_wrapped_functions_are_described() -> None:
@@ -48,10 +48,11 @@ def refused_private(__x: int) -> None: ...
 def refused_star(*names: str) -> None: ...
 def refused_untyped(x) -> None: ...  # type: ignore[no-untyped-def]
 def refused_type(x: list[Opaque]) -> None: ...
-def refused_union(x: Place | Point) -> None: ...
+def refused_union(x: Place | Opaque) -> None: ...
 def refused_name(x: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 def refused_contexts(a: Context, b: Context) -> None: ...
-def refused_default(x: int = pydantic.Field(ge=1)) -> None: ...
+def refused_default(x: int = pydantic.Field(5, alias="y")) -> None: ...
+def refused_context(ctx) -> None: ...  # type: ignore[no-untyped-def]
 def refused_result() -> Opaque: ...  # type: ignore[empty-body]
 def refused_bounds(x: Annotated[bool, Meta(ge=1)]) -> None: ...
 
@@ -65,10 +66,11 @@ def refused_bounds(x: Annotated[bool, Meta(ge=1)]) -> None: ...
         (refused_star, ["*names", "names: list[str]"]),
         (refused_untyped, ["the parameter x has no type", "x: str"]),
         (refused_type, ["the parameter x", "Opaque has no JSON Schema", "input_schema="]),
-        (refused_union, ["the parameter x", "more than one dataclass or attrs type"]),
+        (refused_union, ["the parameter x", "Opaque has no JSON Schema"]),
         (refused_name, ["names Missing", "top of the module"]),
         (refused_contexts, ["a and b both have the type Context"]),
-        (refused_default, ["the default of x", "Annotated[..., Field(...)]"]),
+        (refused_default, ["x has an alias", "published by its own name"]),
+        (refused_context, ["the parameter ctx has no type", "`ctx: Context`"]),
         (refused_result, ["no output schema for its return type", "output_schema=False"]),
         (refused_bounds, ["the parameter x", "Can only set `ge` on a numeric type"]),
     ],

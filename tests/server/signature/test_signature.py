@@ -65,7 +65,7 @@ TYPES: list[tuple[Any, Schema, Any, Any]] = [  # annotation, schema, JSON, what 
     (Any, {}, {"a": [1]}, {"a": [1]}),
     (str | None, {"anyOf": [{"type": "string"}, {"type": "null"}]}, None, None),
     (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "3", "3"),
-    (Literal["a", "b"], {"enum": ["a", "b"]}, "b", "b"),
+    (Literal["b", "a"], {"enum": ["b", "a"], "type": "string"}, "b", "b"),
     (list[int], {"type": "array", "items": {"type": "integer"}}, [1, 2.0], [1, 2]),
     (set[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}, ["a"], {"a"}),
     (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1}, {"a": 1}),
@@ -128,8 +128,8 @@ def test_a_type_has_a_schema_and_reads_what_the_schema_allows(
 
 CLASSES: list[tuple[Any, str, Schema, Any, Any]] = [
     (Place, "Place", PLACE, {"city": "Delft"}, Place("Delft")),
-    (Unit, "Unit", {"enum": ["imperial", "metric"]}, "metric", Unit.METRIC),
-    (Level, "Level", {"enum": [1, 2]}, 2, Level.HIGH),
+    (Unit, "Unit", {"enum": ["metric", "imperial"], "type": "string"}, "metric", Unit.METRIC),
+    (Level, "Level", {"enum": [1, 2], "type": "integer"}, 2, Level.HIGH),
     (Point, "Point", {"type": "object"}, {"x": 1}, Point(1)),
     (Stay, "Stay", {"type": "object", "required": ["nights"]}, {"nights": 2}, {"nights": 2}),
     (Pair, "Pair", {"type": "array", "minItems": 1, "maxItems": 2}, [1, "b"], Pair(1, "b")),
@@ -279,11 +279,21 @@ def test_text_is_read_as_it_is_or_else_as_json() -> None:
         found.read_text({"city": "a", "days": "many"})
 
 
-def test_a_name_that_pydantic_and_others_define_is_two_definitions() -> None:
+def test_a_name_that_pydantic_and_others_define_differently_is_two_definitions() -> None:
+    class Unit(enum.Enum):
+        MILE = "mile"
+
+    def tool(a: Guest, b: Any) -> None: ...
+
+    tool.__annotations__["b"] = Unit
+    assert list(signature(tool).input_schema["$defs"]) == ["Unit", "pydantic.Guest", "pydantic.Unit"]
+
+
+def test_a_name_that_pydantic_and_others_define_alike_is_one_definition() -> None:
     def tool(a: Guest, b: Unit) -> None: ...
 
     found = signature(tool)
-    assert list(found.input_schema["$defs"]) == ["Unit", "pydantic.Guest", "pydantic.Unit"]
+    assert list(found.input_schema["$defs"]) == ["Guest", "Unit"]  # they agree on it
     assert found.read({"a": {"first_name": "A", "unit": "imperial"}, "b": "metric"}) == {
         "a": Guest(first_name="A", unit=Unit.IMPERIAL),
         "b": Unit.METRIC,

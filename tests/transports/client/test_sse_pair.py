@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 from callboard.client import connect
 from callboard.client.routes import TransportRoute, TransportRoutes
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.revisions.revision import R1, R4
 from callboard.errors import CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
 from callboard.transports.client.sse_pair import ENDPOINT_TIME, open_pair
@@ -186,7 +187,7 @@ async def test_a_stream_that_does_not_say_where_to_post_to_is_none(
     assert trio.current_time() <= ENDPOINT_TIME
 
 
-TOO_LONG: Final = b"data: " + b"x" * (9 << 20) + b"\n\n"
+TOO_LONG: Final = b"data: " + b"x" * (MAX_ANSWER + 1) + b"\n\n"
 
 
 async def test_more_than_can_be_taken_in_ends_the_link(autojump_clock: MockClock) -> None:

@@ -123,9 +123,50 @@ async def test_leaving_says_good_bye_and_ends_the_session_at_once(autojump_clock
 # A socket drops.
 
 
-async def test_a_call_in_flight_is_answered_on_the_next_socket_and_done_once(autojump_clock: MockClock) -> None:
+@pytest.fixture(params=["modern", "legacy", "legacy, at a server that offers no more"])
+def revision(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The revision of a client that comes back."""
+    if "offers no more" in request.param:
+        monkeypatch.setattr("callboard.transports.client.websocket.ASKING", ())
+    return R5 if request.param == "modern" else R4
+
+
+async def test_a_modern_call_is_lost_with_its_socket_at_a_server_that_offers_no_resumption(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("callboard.transports.client.websocket.ASKING", ())
     server, seen = company()
-    async with met(server, "2025-11-25") as (client, network), trio.open_nursery() as nursery:
+    async with met(server) as (client, network), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            with pytest.raises(ConnectionLost, match="connection closed by the server"):
+                await client.call("wait", name="a")
+
+        nursery.start_soon(call)
+        await wait_all_tasks_blocked()
+        await network.drop()
+        with pytest.raises(ConnectionLost):
+            await client.call("greet")
+    assert seen.cancelled == ["a"]
+
+
+async def test_a_subscription_goes_on_after_its_socket_has_dropped(revision: str, autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with met(server, revision) as (client, network), client.listen(resources=["x://y"]) as changes:
+        for is_away in (False, True):
+            await network.drop()
+            network.is_down = is_away
+            server.notify_updated("x://y")
+            network.is_down = False
+            assert "x://y" in str(await anext(changes))
+        assert network.resumed >= 1
+
+
+async def test_a_call_in_flight_is_answered_on_the_next_socket_and_done_once(
+    revision: str, autojump_clock: MockClock
+) -> None:
+    server, seen = company()
+    async with met(server, revision) as (client, network), trio.open_nursery() as nursery:
         answers: list[Any] = []
 
         async def call() -> None:
@@ -141,9 +182,11 @@ async def test_a_call_in_flight_is_answered_on_the_next_socket_and_done_once(aut
         assert network.resumed == 1
 
 
-async def test_a_call_that_is_made_while_there_is_no_socket_waits_for_the_next_one(autojump_clock: MockClock) -> None:
+async def test_a_call_that_is_made_while_there_is_no_socket_waits_for_the_next_one(
+    revision: str, autojump_clock: MockClock
+) -> None:
     server, _ = company()
-    async with met(server, "2025-11-25") as (client, network):
+    async with met(server, revision) as (client, network):
         network.is_down = True
         await network.drop()
         async with trio.open_nursery() as nursery:
@@ -178,10 +221,10 @@ async def test_what_the_server_asked_is_answered_on_the_next_socket(autojump_clo
 
 
 async def test_a_server_that_stays_away_is_given_up_after_its_grace_and_every_call_hears_why(
-    autojump_clock: MockClock,
+    revision: str, autojump_clock: MockClock
 ) -> None:
     server, _ = company()
-    async with met(server, "2025-11-25", Settings(grace=7)) as (client, network), trio.open_nursery() as nursery:
+    async with met(server, revision, Settings(grace=7)) as (client, network), trio.open_nursery() as nursery:
         failures: list[tuple[float, str]] = []
 
         async def call(name: str) -> None:
@@ -195,40 +238,24 @@ async def test_a_server_that_stays_away_is_given_up_after_its_grace_and_every_ca
         network.is_down = True
         began = trio.current_time()
         await network.drop()
-        async with client.listen(tools=True) as changes:
-            with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLost):
+            async with client.listen(tools=True) as changes:
                 await anext(changes)
     assert failures == [(began + 7, "connection lost")] * 3
 
 
-async def test_a_session_that_the_server_no_longer_knows_is_lost(autojump_clock: MockClock) -> None:
+async def test_a_session_that_the_server_no_longer_knows_is_lost(revision: str, autojump_clock: MockClock) -> None:
     server, _ = company()
-    async with met(server, "2025-11-25") as (client, network):
+    async with met(server, revision) as (client, network):
         network.here.door._conversations.clear()
         await network.drop()
         with pytest.raises(ConnectionLost, match="cannot be resumed: HTTP 404"):
             await client.ping()
 
 
-async def test_a_modern_call_is_lost_with_its_socket_and_so_is_the_next(autojump_clock: MockClock) -> None:
-    server, seen = company()
-    async with met(server) as (client, network), trio.open_nursery() as nursery:
-
-        async def call() -> None:
-            with pytest.raises(ConnectionLost, match="connection closed by the server"):
-                await client.call("wait", name="a")
-
-        nursery.start_soon(call)
-        await wait_all_tasks_blocked()
-        await network.drop()
-        with pytest.raises(ConnectionLost):
-            await client.call("greet")
-    assert seen.cancelled == ["a"]
-
-
-async def test_a_socket_that_drops_again_and_again_is_given_up(autojump_clock: MockClock) -> None:
+async def test_a_socket_that_drops_again_and_again_is_given_up(revision: str, autojump_clock: MockClock) -> None:
     server, _ = company()
-    async with met(server, "2025-11-25") as (client, network), trio.open_nursery() as nursery:
+    async with met(server, revision) as (client, network), trio.open_nursery() as nursery:
 
         async def call() -> None:
             with pytest.raises(ConnectionLost, match="connection closed by the server"):
@@ -242,15 +269,35 @@ async def test_a_socket_that_drops_again_and_again_is_given_up(autojump_clock: M
 
 
 async def test_a_call_that_is_cancelled_while_it_is_written_does_not_spoil_the_count(
-    autojump_clock: MockClock,
+    revision: str, autojump_clock: MockClock
 ) -> None:
     server, _ = company()
-    async with met(server, "2025-11-25") as (client, network):
+    async with met(server, revision) as (client, network):
         network.wires[-1].outgoing.is_stalled = True
         with trio.move_on_after(2):
             await client.call("greet", name="x" * 1000)
         network.wires[-1].outgoing.flow()
         assert "hello ada" in str((await client.call("greet", name="ada")).content)
+        assert network.resumed == 1
+
+
+async def test_a_client_that_did_not_read_in_time_comes_back_and_misses_nothing(
+    revision: str, autojump_clock: MockClock
+) -> None:
+    server, seen = company()
+    seen.go.set()
+    async with met(server, revision, Settings(write_time=3)) as (client, network):
+        network.wires[-1].incoming.is_stalled = True
+        async with trio.open_nursery() as nursery:
+
+            async def call(name: str) -> None:
+                assert "waited" in str((await client.call("wait", name=name)).content)
+
+            nursery.start_soon(call, "a")
+            nursery.start_soon(call, "b")
+            await trio.sleep(4)
+            network.wires[-1].incoming.flow()
+        assert sorted(seen.begun) == ["a", "b"]
         assert network.resumed == 1
 
 
@@ -308,7 +355,7 @@ amounts = st.one_of(st.integers(250, 700), st.integers(600, 6000))
 faults = st.lists(st.builds(Fault, amounts, amounts), max_size=RETURNS - 1)
 
 
-async def scenario(cuts: Sequence[Fault]) -> int:
+async def scenario(revision: str, cuts: Sequence[Fault]) -> int:
     executed: list[int] = []
     heard: list[Any] = []
     server = Server("counting", version="1")
@@ -335,7 +382,7 @@ async def scenario(cuts: Sequence[Fault]) -> int:
         network = Network(here, prepare)
         with trio.fail_after(600):
             async with connect(
-                network.ways(), revision="2025-11-25", on_log=lambda said: heard.append(said.data)
+                network.ways(), revision=revision, log_level="info", on_log=lambda said: heard.append(said.data)
             ) as client:
                 await network.drop()
                 async with trio.open_nursery() as nursery:
@@ -354,14 +401,16 @@ async def scenario(cuts: Sequence[Fault]) -> int:
 
 
 @given(faults)
-@settings(max_examples=100)
+@settings(max_examples=60)
 @example([Fault(600, 6000), Fault(300, 5000), Fault(5000, 400)])
 @example([Fault(6000, 320)] * (RETURNS - 1))
 def test_every_message_arrives_once_wherever_the_socket_is_cut(cuts: list[Fault]) -> None:
-    trio.run(scenario, cuts, clock=MockClock(autojump_threshold=0))
+    for revision in (R4, R5):
+        trio.run(scenario, revision, cuts, clock=MockClock(autojump_threshold=0))
 
 
-def test_the_cuts_are_where_they_hurt() -> None:
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_the_cuts_are_where_they_hurt(revision: str) -> None:
     """Else the test above would prove nothing."""
     cuts = [Fault(10_000, down) for down in range(500, 1100, 100)]
-    assert trio.run(scenario, cuts, clock=MockClock(autojump_threshold=0)) >= 4
+    assert trio.run(scenario, revision, cuts, clock=MockClock(autojump_threshold=0)) >= 4

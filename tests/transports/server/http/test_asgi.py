@@ -3,15 +3,20 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import h2.config
 import h2.connection
 import h2.events
+import pytest
 import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
 
-from callboard import Context, Server
+from callboard import Context, Server, connect
 from callboard.codecs.http.access import Access
+from callboard.errors import CannotConnect
 from callboard.transports.limits import Settings
 from callboard.transports.server.asgi import AsgiResponse
 from callboard.transports.server.http.endpoint import Endpoint
@@ -184,3 +189,18 @@ async def test_a_client_that_does_not_read_is_given_up_by_whoever_writes(
         await response.write(b"x" * 1000)
     assert [at - began for at in lost] == [10.0]
     assert response.is_over
+
+
+async def test_a_websocket_behind_a_real_asgi_server_is_one_as_any_other() -> None:
+    server, config, shutdown = company([]), Config(), trio.Event()
+    config.bind, config.errorlog, config.accesslog = ["127.0.0.1:0"], None, None
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            run = partial(serve, server.asgi(), config, shutdown_trigger=shutdown.wait)
+            [url] = await nursery.start(run)
+            async with connect(url.replace("http", "ws") + "/mcp") as client:
+                assert "Hello Ada" in str((await client.call("greet", name="Ada")).content)
+            with pytest.raises(CannotConnect, match="HTTP 404"):
+                async with connect(url.replace("http", "ws") + "/elsewhere"):
+                    pass
+            shutdown.set()

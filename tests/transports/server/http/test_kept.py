@@ -40,14 +40,49 @@ def test_all_together_keep_no_more_than_the_budget_and_the_latest_stay(said: lis
     budget = ReplayBudget(100)
     keepers = [ReplayBuffer(5, 80, budget) for _ in range(4)]
     for whose, size in said:
-        before = sum(keeper._bytes for keeper in keepers)
         keepers[whose].add(b"x" * size)
-        assert budget.total == sum(keeper._bytes for keeper in keepers) <= 100
-        assert len(budget) == sum(map(len, keepers))
-        assert len(keepers[whose]) > 0 or before == 0 or size > 80 or budget.total + size > 100
+        assert budget.total == sum(keeper.kept_bytes for keeper in keepers) <= 100
+        assert all(keeper.kept_bytes == sum(map(len, keeper.after(keeper.forgotten))) for keeper in keepers)
+        assert len(budget) == sum(len(keeper) > 0 for keeper in keepers)
     for keeper in keepers:
         keeper.clear()
     assert (budget.total, len(budget)) == (0, 0)
+
+
+def test_a_session_that_is_told_much_costs_itself_and_not_the_others() -> None:
+    budget = ReplayBudget(10_000)
+    quiet, loud = (ReplayBuffer(1000, 10_000, budget) for _ in range(2))
+    quiet.add(b"q" * 100)
+    for _ in range(1000):
+        loud.add(b"l" * 50)
+        assert budget.total == quiet.kept_bytes + loud.kept_bytes <= 10_000
+    assert quiet.has_after(0), "it has its oldest message still"
+    assert loud.kept_bytes > 9_000
+
+
+def test_a_budget_that_is_full_is_not_looked_through_for_each_message() -> None:
+    budget = ReplayBudget(100_000)
+    keepers = [ReplayBuffer(1000, 100_000, budget) for _ in range(10)]
+    trims: list[int] = []
+    budget_of = type(budget)
+    whole = budget_of.trim
+
+    def counted(self: ReplayBudget) -> None:
+        trims.append(self.total)
+        whole(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget_of, "trim", counted)
+        for number in range(10_000):
+            keepers[number % 10].add(b"x" * 50)
+    assert 0 < len(trims) < 10_000 / 5
+
+
+def test_a_session_may_keep_nothing_at_all() -> None:
+    budget = ReplayBudget(100)
+    none = ReplayBuffer(0, 80, budget)
+    none.add(b"one")
+    assert (none.sent, none.forgotten, none.kept_bytes, budget.total, len(budget)) == (1, 1, 0, 0, 0)
 
 
 async def test_sessions_keep_a_bounded_number_of_bytes_together() -> None:

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from callboard import Context, Revision
+from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.revisions import MODERN
 from tests.test_hostile_frames import FRAMES
 from tests.transports.server.http.house import open_house
@@ -145,7 +146,7 @@ async def test_an_answer_that_is_too_large_is_an_error() -> None:
     async with serving(open_house().server) as place:
         client = await place.connect()
         for tool in ("large", "large_with_context"):
-            answer = await client.call(tool, size=9_000_000)
+            answer = await client.call(tool, size=MAX_ANSWER)
             assert (answer.status, answer.code) == (200, -32603)
         assert (await client.call("echo", text="x")).result
 

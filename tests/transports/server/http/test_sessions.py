@@ -57,6 +57,15 @@ async def test_notifications_and_responses_are_accepted_without_a_word(revision:
             assert "content-type" not in answer.headers
 
 
+@pytest.mark.finding("newcomer-H6")
+async def test_a_browser_that_opens_the_endpoint_is_told_what_it_is() -> None:
+    async with serving(open_house().server) as place:
+        host = (await place.connect()).host.decode()
+        answer = await place.ask(request("GET", "/mcp", host=host, accept="text/html,*/*;q=0.8"))
+        assert answer.status == 400
+        assert "an endpoint for MCP clients" in str(answer.json)
+
+
 @EACH
 @pytest.mark.requirement("L046")
 @pytest.mark.parametrize(

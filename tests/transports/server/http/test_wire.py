@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.transports.wire import READ_SIZE, SocketWire
+from callboard.transports.wire import LAST_WORD_TIME, READ_SIZE, SocketWire
 
 BIG = 4_000_000
 """More than the kernel takes from a writer whose reader does not read."""
@@ -114,6 +114,45 @@ async def test_a_peer_that_does_not_read_is_cut_off_in_time_and_so_is_who_stands
         assert 0.25 < trio.current_time() - started < 1.3
         with pytest.raises(trio.ClosedResourceError):
             await wire.receive()
+
+
+async def test_a_peer_that_reads_too_late_hears_the_last_word_behind_what_was_cut_short(
+    autojump_clock: MockClock,
+) -> None:
+    for _ in range(8):  # both writers are due at once, and Trio chooses which of them goes on first
+        await one_that_reads_too_late(trio.current_time())
+
+
+async def one_that_reads_too_late(began: float) -> None:
+    with pair() as (wire, peer):
+        wire.say_if_slow(b"too slow")
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def say() -> None:
+                with pytest.raises(trio.BrokenResourceError, match="timed out"):
+                    await wire.send(BIG * b"x")
+
+            @nursery.start_soon
+            async def stand_in_line() -> None:
+                await wait_all_tasks_blocked()
+                with pytest.raises(trio.BrokenResourceError):
+                    await wire.send(b"never heard")
+
+            await trio.sleep(5 + LAST_WORD_TIME / 2)
+            wire.close()  # as tasks do that hear that it is over: the last word is said all the same
+            assert await everything(peer) == BIG * b"x" + b"too slow"
+        assert trio.current_time() - began <= 5 + LAST_WORD_TIME + 0.1
+        assert wire.fileno() == -1
+
+
+async def test_a_peer_that_reads_nothing_at_all_is_cut_off_without_a_last_word(autojump_clock: MockClock) -> None:
+    with pair() as (wire, _):
+        wire.say_if_slow(b"too slow")
+        with pytest.raises(trio.BrokenResourceError, match="timed out"):
+            await wire.send(BIG * b"x")
+        assert trio.current_time() == 5 + LAST_WORD_TIME
+        assert wire.fileno() == -1
 
 
 async def test_who_reads_hears_that_the_wire_was_closed() -> None:

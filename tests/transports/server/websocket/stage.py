@@ -1,9 +1,12 @@
 """A server behind connections of memory, and clients that speak WebSocket byte by byte if they must."""
 
 import base64
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import partial
 from itertools import count
 from typing import Any, Final, cast
 
@@ -21,10 +24,13 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.codecs.http.access import Access
 from callboard.codecs.revisions import LEGACY, Revision
+from callboard.serve.mount import WebSocketDoor
 from callboard.supervisor import Address, Snapshot, SupervisorSpec
+from callboard.supervisor.groups import own_nursery
 from callboard.testing import EVERYTHING, Answer, Peer
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.memory import MemoryConnection
+from callboard.transports.server.asgi import AsgiApp
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.guard import Authenticate, Guard
@@ -33,12 +39,16 @@ from callboard.transports.server.websocket.resumable import SESSION_KEY
 from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from callboard.transports.wire import Wire
 from tests.by_the_book import Stickler
+from tests.transports.server.websocket.doors import AsgiFront, DoorName, front_trio
 from tests.transports.server.websocket.wires import wire_pair
 
 Json = dict[str, Any]
 KEY: Final = base64.b64encode(b"0123456789abcdef").decode()
 PATIENCE: Final = 3600.0
 """Seconds of virtual time for a test: pings alone would keep the clock going for ever."""
+
+DOOR: Final[ContextVar[DoorName]] = ContextVar("door", default="native")
+"""The door that clients come in by."""
 
 OPENING: Final = {
     "Host": "127.0.0.1:8000",
@@ -204,6 +214,10 @@ class House:
     door: WebSocketUpgrade
     endpoint: Endpoint
     settings: Settings
+    nursery: trio.Nursery
+    name: DoorName = "native"
+    app: AsgiApp | None = attrs.field(default=None, init=False)
+    guests: WebSocketDoor | None = attrs.field(default=None, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _sockets: list[Socket] = attrs.field(factory=list, init=False)
     _addresses: list[Address[Any]] = attrs.field(factory=list, init=False)
@@ -211,13 +225,25 @@ class House:
     def connect(self) -> tuple[Socket, Address[Any]]:
         """A connection on which nothing was said yet, and the server's actor for it."""
         theirs, ours = wire_pair()
-        ours.write_time = self.settings.write_time
+        ours.write_time = self.settings.write_time if self.name == "native" else math.inf  # others have no deadline
+        if self.name != "native":
+            self._sockets.append(Socket(theirs))
+            return self._sockets[-1], self._front(ours)
         connection = HttpConnection(self.endpoint, ours, self.settings, SlowRequests())
         connections = self.host.root.supervisor_of("edge/connections")
         address = connections.spawn(connection, name=f"c-{next(self._names)}")
         self._sockets.append(Socket(theirs))
         self._addresses.append(address)
         return self._sockets[-1], address
+
+    def _front(self, ours: Wire) -> Address[Any]:
+        """Have another library read a connection."""
+        edge = self.host.root.supervisor_of("edge/connections")
+        self.app = self.app or AsgiApp(self.endpoint, edge)
+        self.guests = self.guests or WebSocketDoor(self.host, Access.on_any_port(), self.door, edge)
+        is_asgi = self.name == "asgi"
+        self.nursery.start_soon(AsgiFront(self.app, ours).run if is_asgi else partial(front_trio, self.guests, ours))
+        return cast("Address[Any]", None)
 
     async def dial(self, headers: Mapping[str, str] | None = None) -> Socket:
         """A WebSocket. *headers* are added to what a client must say. Raises `Refused`."""
@@ -309,9 +335,11 @@ async def house(
         await host.root.add(
             SupervisorSpec("edge", children=(SupervisorSpec("connections", drain=settings.write_time),))
         )
-        here = House(host, door, endpoint, settings)
-        try:
-            with trio.fail_after(PATIENCE):
-                yield here
-        finally:
-            here.close()
+        async with own_nursery() as nursery:
+            here = House(host, door, endpoint, settings, nursery, DOOR.get())
+            try:
+                with trio.fail_after(PATIENCE):
+                    yield here
+            finally:
+                here.close()
+                nursery.cancel_scope.cancel()

@@ -1,7 +1,6 @@
 """Who may come back to a session, how he says so, and how much is kept for him."""
 
 import pytest
-import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.codecs.revisions.revision import R2, R4
@@ -10,6 +9,8 @@ from callboard.transports.server.websocket.resumable import RESUMED
 from tests.server.test_one_handler_every_revision import text
 from tests.transports.server.websocket.company import company, drop, refusal, resume
 from tests.transports.server.websocket.stage import back, house, session_of, socket_of
+
+pytestmark = pytest.mark.usefixtures("door")
 
 
 async def principal_of(token: str) -> str | None:
@@ -57,23 +58,6 @@ async def test_only_so_much_is_kept(bounds: dict[str, int], autojump_clock: Mock
         assert 1 <= kept <= 3
         assert (await refusal(here, back(session_of(client), 7 - kept - 1)))[0] == 404
         assert (await resume(here, client, 7 - kept))["replayed"] == kept
-
-
-async def test_a_pong_acknowledges_what_was_sent_before_its_ping_and_it_is_let_go(autojump_clock: MockClock) -> None:
-    server, _ = company()
-    async with house(server) as here:
-        client = await here.peer(R4)
-        await client.call("greet")
-        assert here.sessions()[0].facts["kept"] == 2
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.hear)
-            await trio.sleep(here.settings.ping_every + 1)
-            nursery.cancel_scope.cancel()
-        assert socket_of(client).pings == [b"2"]
-        assert here.sessions()[0].facts["kept"] == 0
-        await drop(client)
-        assert (await refusal(here, back(session_of(client), 1)))[0] == 404
-        assert (await resume(here, client, 2))["replayed"] == 0
 
 
 @pytest.mark.parametrize("payload", [b"3", b"-1", b"x", b"", b"9" * 100])

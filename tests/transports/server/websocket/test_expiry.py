@@ -13,6 +13,8 @@ from callboard.codecs.revisions import Revision
 from callboard.codecs.websocket.frames import Code
 from tests.transports.server.websocket.stage import back, house, session_of, socket_of
 
+pytestmark = pytest.mark.usefixtures("door")
+
 R4 = Revision.V2025_11_25
 
 

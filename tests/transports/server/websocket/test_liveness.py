@@ -7,11 +7,12 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard import Context, Server
+from callboard import Context, Revision, Server
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.websocket.pings import ANSWER, BURST, Pings
 from callboard.transports.server.websocket.socket import WebSocketConnection
+from callboard.transports.wire import LAST_WORD_TIME
 from tests.transports.server.websocket.stage import Socket, house, masked, socket_of
 from tests.transports.server.websocket.wires import MemoryWire
 
@@ -120,9 +121,24 @@ async def test_a_peer_that_does_not_read_is_cut_off_when_the_write_time_is_over(
         client = await here.peer(LATEST, log_level="info")
         wire_of(socket_of(client)).incoming.is_stalled = True
         await client.begin("tools/call", name="shout", arguments={"times": 5})
-        assert await here.wait_dropped() == 3
+        assert await here.wait_dropped() == 3 + LAST_WORD_TIME
         assert not here.sessions()
         assert not here.host.root.supervisor_of("requests").actors()
+
+
+@pytest.mark.parametrize("revision", [R4, LATEST])
+async def test_a_peer_that_reads_too_slowly_is_told_so(revision: Revision, autojump_clock: MockClock) -> None:
+    async with house(loud, Settings(write_time=3)) as here:
+        client = await here.peer(revision, log_level="info")
+        socket = socket_of(client)
+        wire_of(socket).incoming.is_stalled = True
+        await client.begin("tools/call", name="shout", arguments={"times": 5})
+        await trio.sleep(3 + LAST_WORD_TIME / 2)
+        wire_of(socket).incoming.flow()
+        gone = await socket.wait_gone()
+        assert (gone.code, gone.reason) == (1013, "messages were not read in time")
+        await wait_all_tasks_blocked()
+        assert len(here.sessions()) == (revision is R4)  # to which it may come back
 
 
 async def test_what_waits_for_a_peer_that_does_not_read_is_bounded(autojump_clock: MockClock) -> None:

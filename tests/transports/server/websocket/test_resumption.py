@@ -14,9 +14,12 @@ from callboard.testing import Peer
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.memory import MemoryConnection
 from callboard.transports.server.websocket.resumable import SESSION_KEY
+from callboard.transports.wire import LAST_WORD_TIME
 from tests.server.test_one_handler_every_revision import text
 from tests.transports.server.websocket.company import company, drop, resume, wait_in_both_eras, wire_of
 from tests.transports.server.websocket.stage import Refused, Socket, back, house, masked, session_of, socket_of
+
+pytestmark = pytest.mark.usefixtures("door")
 
 LEGACY = pytest.mark.parametrize("revision", [r for r in Revision if r < LATEST], ids=str)
 GRACE = Settings().grace
@@ -243,7 +246,7 @@ async def test_what_a_lost_socket_had_read_and_not_dealt_with_is_not_heard_when_
         call = b'{"jsonrpc":"2.0","id":"%s","method":"tools/call","params":{"name":"wait","arguments":{"name":"%s"}}}'
         said += [call % (name, name) for name in (b"a", b"b")]
         await socket_of(client).write(b"".join(masked(1, frame) for frame in said))  # all are read at once
-        await trio.sleep(DEFAULTS.write_time + 1)
+        await trio.sleep(DEFAULTS.write_time + LAST_WORD_TIME + 1)
         assert here.sessions()[0].facts["socket"] == "none"
         told = await resume(here, client, 1)
         assert told["received"] < 3000  # the reader was stuck behind what nobody read

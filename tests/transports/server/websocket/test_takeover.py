@@ -12,8 +12,10 @@ from callboard.transports.server.http.upgraded import Reading
 from callboard.transports.server.websocket.socket import WebSocketConnection
 from tests.server.test_one_handler_every_revision import text
 from tests.transports.server.websocket.company import company, resume, wait_in_both_eras, wire_of
-from tests.transports.server.websocket.stage import OPENING, Gone, back, house, masked, request, session_of, socket_of
-from tests.transports.server.websocket.wires import MemoryWire, wire_pair
+from tests.transports.server.websocket.stage import house, masked, session_of, socket_of
+from tests.transports.server.websocket.wires import wire_pair
+
+pytestmark = pytest.mark.usefixtures("door")
 
 
 async def test_a_second_socket_takes_over_and_the_first_is_told(autojump_clock: MockClock) -> None:
@@ -78,27 +80,3 @@ async def test_what_the_first_was_in_the_middle_of_is_finished(autojump_clock: M
         await client.request("ping")
         assert not client.heard
         first.close()
-
-
-async def test_whoever_is_being_told_what_he_missed_hears_no_more_of_it_when_another_takes_over(
-    autojump_clock: MockClock,
-) -> None:
-    server, _ = company()
-    async with house(server) as here:
-        client = await here.peer(R4)
-        for _ in range(20):
-            await client.request("ping")
-        second, _ = here.connect()
-        assert isinstance(second.wire, MemoryWire)
-        second.wire.incoming.stalls_at = 1  # the answer to the handshake gets through, and no more
-        headers = {**OPENING, **back(session_of(client), 1)}
-        await second.open(request(headers))
-        assert (await second.hear())["params"]["replayed"] == 20
-        third = await here.dial(back(session_of(client), 21))
-        assert (await third.hear())["params"]["replayed"] == 0
-        second.wire.incoming.flow()
-        assert await second.hear()  # which was on its way
-        with pytest.raises(Gone, match="4001"):
-            await second.hear()
-        await third.say({"id": "x", "method": "ping"})
-        assert (await third.hear())["id"] == "x"

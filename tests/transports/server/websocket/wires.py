@@ -3,6 +3,8 @@
 import attrs
 import trio
 
+from callboard.transports.wire import LAST_WORD_TIME
+
 
 @attrs.define(eq=False)
 class Pipe:
@@ -85,6 +87,7 @@ class MemoryWire:
     outgoing: Pipe
     write_time: float = 10.0
     is_closed: bool = attrs.field(default=False, init=False)
+    last_word: bytes = attrs.field(default=b"", init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def receive(self, size: int = 0) -> bytes:
@@ -105,8 +108,18 @@ class MemoryWire:
                 self._put(data)
                 is_whole = True
         if not is_whole:
-            self.close()
+            await self._part()
             raise trio.BrokenResourceError("timed out while writing to the peer")
+
+    async def _part(self) -> None:
+        if self.last_word and not self.is_closed:
+            with trio.move_on_after(LAST_WORD_TIME):
+                await self.outgoing.wait_room()
+                self._put(self.last_word)
+        self.close()
+
+    def say_if_slow(self, data: bytes) -> None:
+        self.last_word = data
 
     def send_nowait(self, data: bytes) -> bool:
         if self._lock.locked() or self.is_closed or self.outgoing.is_broken or self.outgoing.is_full:
