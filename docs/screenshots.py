@@ -5,7 +5,6 @@ python docs/screenshots.py [FOLDER]
 
 import random
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -165,13 +164,13 @@ async def take(page: Page, url: str, picture: Picture) -> Image.Image:
 
 
 async def main(folder: Path) -> None:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, trio.fail_after(LONGEST):
+    with trio.fail_after(LONGEST):
         options = {"http": "127.0.0.1:8000", "admin": "127.0.0.1:8001", "authenticate": principal_of}
         async with stage(backends(), **options) as here, trio.open_nursery() as nursery:
             began = trio.current_time()
             await people(here, nursery)
             await trio.sleep_until(began + SECONDS)
-            async with browser(Path(place) / "profile", is_offline=False) as page:
+            async with browser(is_offline=False) as page:
                 await trio.sleep(SETTLES)
                 taken = {name: await take(page, here.urls["admin"], one) for name, one in PICTURES.items()}
             nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Borrow a book twice, with nobody at the keyboard."""
+"""Borrow a book twice; a function fills in the form."""
 
 import trio
 

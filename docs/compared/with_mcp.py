@@ -1,0 +1,202 @@
+# A server
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("shop", version="1.0")
+
+
+# A tool
+@server.tool()
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# An argument with a description
+from typing import Annotated
+
+
+@server.tool()
+async def greet(name: Annotated[str, "Of the person to greet."]) -> str:
+    """Say hello."""
+    return f"Hello {name}"
+
+
+# An argument with limits
+from pydantic import Field
+
+
+@server.tool()
+async def dice(sides: Annotated[int, Field(ge=2, le=100)] = 6) -> int:
+    """The most that a die can show."""
+    return sides
+
+
+# A result with a schema
+from pydantic import BaseModel
+
+
+class Price(BaseModel):
+    amount: float
+    currency: str = "EUR"
+
+
+@server.tool()
+async def price(item: str) -> Price:
+    """What an item costs."""
+    return Price(amount=9.5)
+
+
+# A failure that the model reads
+from mcp.server.mcpserver.exceptions import ToolError
+
+
+@server.tool()
+async def buy(item: str) -> str:
+    """Buy an item."""
+    raise ToolError(f"{item} is sold out")
+
+
+# A picture
+from mcp.server.mcpserver import Image
+
+
+@server.tool()
+async def logo() -> Image:
+    """The logo."""
+    return Image(data=b"\x89PNG\r\n\x1a\n", format="png")
+
+
+# A function that blocks, in a thread
+import time
+
+
+@server.tool()
+def wait(seconds: float) -> str:
+    """Wait a while."""
+    time.sleep(seconds)
+    return "done"
+
+
+# Progress
+from mcp.server.mcpserver import Context
+
+
+@server.tool()
+async def pack(items: list[str], ctx: Context) -> int:
+    """Pack items, one after the other."""
+    for number, _ in enumerate(items, 1):
+        await ctx.report_progress(number, len(items))
+    return len(items)
+
+
+# A log message to the client
+@server.tool()
+async def check(ctx: Context) -> str:
+    """Look at the stock."""
+    await ctx.info("looking")
+    return "ok"
+
+
+# A question to the user
+from mcp.server.mcpserver import Elicit, Resolve
+
+
+class Address(BaseModel):
+    street: str
+
+
+async def where() -> Elicit[Address]:
+    return Elicit("Where to?", Address)
+
+
+@server.tool()
+async def deliver(address: Annotated[Address, Resolve(where)]) -> str:
+    """Deliver to an address."""
+    return address.street
+
+
+# A hint that a tool only reads
+@server.tool(annotations={"readOnlyHint": True})
+async def stock() -> int:
+    """How much is there."""
+    return 3
+
+
+# A resource
+@server.resource("shop://hours", mime_type="text/plain")
+async def hours() -> str:
+    """When the shop is open."""
+    return "9 to 5"
+
+
+# A template of resources
+from mcp.server.mcpserver.exceptions import ResourceError
+
+
+@server.resource("shop://items/{name}", mime_type="text/plain")
+async def item(name: str) -> str:
+    """An item."""
+    if name != "tea":
+        raise ResourceError("no such item")
+    return "Assam"
+
+
+# A prompt
+@server.prompt()
+def slogan(product: str) -> str:
+    """Have a slogan written."""
+    return f"Write a slogan for {product}."
+
+
+# Completion of an argument
+from mcp.types import Completion
+
+
+@server.completion()
+async def products(ref, argument, context) -> Completion | None:
+    if getattr(ref, "name", None) != "slogan" or argument.name != "product":
+        return None
+    return Completion(values=[name for name in ("tea", "toast") if name.startswith(argument.value)])
+
+
+# A tool that comes and goes while the server runs
+@server.tool()
+async def open_sale() -> str:
+    """Add a tool; clients are told."""
+
+    @server.tool(name="bargain")
+    async def bargain() -> str:
+        return "half the price"
+
+    return "open"
+
+
+# Something that all calls share
+from contextlib import asynccontextmanager
+
+
+@asynccontextmanager
+async def lifespan(server):
+    yield {"database": "connected"}
+
+
+shared = MCPServer("shared", lifespan=lifespan)
+
+
+@shared.tool()
+async def database(ctx: Context) -> str:
+    return ctx.request_context.lifespan_context["database"]
+
+
+# A call from a client in the same process
+from mcp import Client
+
+
+async def call():
+    async with Client(server) as client:
+        return (await client.call_tool("add", {"a": 1, "b": 2})).structured_content
+
+
+# Serving over HTTP
+def serve():
+    server.run(transport="streamable-http", host="127.0.0.1", port=8000)
