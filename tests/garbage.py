@@ -19,7 +19,8 @@ async def left_by(once: Callable[[], Awaitable[Any]], count: int = COUNT) -> Cou
         await once()
     await wait_all_tasks_blocked()
     gc.disable()
-    gc.freeze()
+    gc.collect()
+    gc.freeze()  # for good: after `unfreeze` the next collection would look at the objects of all tests
     try:
         for _ in range(count):
             await once()
@@ -30,6 +31,5 @@ async def left_by(once: Callable[[], Awaitable[Any]], count: int = COUNT) -> Cou
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
-        gc.unfreeze()
         gc.enable()
     return Counter({name: n for name, n in counted.items() if n >= count // 2})  # not what is left but once
