@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from fcntl import F_DUPFD, fcntl
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,7 @@ from typing import Any, Final
 import attrs
 
 import callboard
+from tests.fork_client import NAME
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 CLIENT: Final = Path(__file__).with_name("fork_client.py")
@@ -39,7 +41,8 @@ MAIN: Final = "callboard.cli.main"
 
 BACKLOG: Final = 64
 """Connections that wait to be accepted: the conformance suite starts forty clients at once."""
-STREAMS: Final = 3
+MAX_DESCRIPTORS: Final = 64
+"""Descriptors that a command may inherit: its standard streams, and what a parent of workers passes on."""
 PARENT_CHECK: Final = 1.0
 """Seconds between checks that the pytest worker is alive: it may be killed without running its exit handlers."""
 START_TIME: Final = 30.0
@@ -51,7 +54,20 @@ PIDS: Final[set[str]] = set()
 
 def forked(module: str = MAIN) -> tuple[str, ...]:
     """The start of a command line that runs `main` of *module* in a fork; the arguments of `main` follow."""
-    return (sys.executable, "-I", "-S", str(CLIENT), _socket_path(), module)
+    return _command(_socket_path(), module)
+
+
+def behind(pid: int) -> int:
+    """The process that a test means by *pid*: the fork, if *pid* is of a client of the fork server."""
+    with suppress(FileNotFoundError):
+        name = Path(f"/proc/{pid}/comm").read_text()
+        if name.startswith(NAME):
+            return int(name.removeprefix(NAME))
+    return pid
+
+
+def _command(path: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", str(CLIENT), path, *arguments)
 
 
 @cache
@@ -88,16 +104,18 @@ class ForkRequest:
     arguments: list[str]
     folder: str
     environment: dict[str, str]
-    streams: list[int]
+    descriptors: dict[int, int]
+    """What the command inherits: each as it is here, by its number in the command."""
 
     @classmethod
     def received(cls, connected: socket.socket) -> "ForkRequest":
         """Read a request. Raises ConnectionError."""
-        _, streams, _, _ = socket.recv_fds(connected, 1, STREAMS)
+        _, received, _, _ = socket.recv_fds(connected, 1, MAX_DESCRIPTORS)
         length = int.from_bytes(_exactly(connected, 4), "big")
-        count, *words = _exactly(connected, length).decode(errors="surrogateescape").split("\0")
+        numbers, count, *words = _exactly(connected, length).decode(errors="surrogateescape").split("\0")
+        descriptors = dict(zip(map(int, numbers.split()), received, strict=True))
         arguments, folder, pairs = words[: int(count)], words[int(count)], words[int(count) + 1 :]
-        return cls(arguments, folder, dict(pair.split("=", 1) for pair in pairs), list(streams))
+        return cls(arguments, folder, dict(pair.split("=", 1) for pair in pairs), descriptors)
 
 
 def _exactly(connected: socket.socket, length: int) -> bytes:
@@ -155,8 +173,8 @@ class ForkServer:
             for other in (self.listener, connected, *self._running.values()):
                 other.close()
             return request
-        for stream in request.streams:
-            os.close(stream)
+        for descriptor in request.descriptors.values():
+            os.close(descriptor)
         self._running[pid] = connected
         self._selector.register(connected, selectors.EVENT_READ, pid)
         with suppress(OSError):
@@ -179,12 +197,16 @@ def _ended() -> Iterator[tuple[int, int]]:
             yield found
 
 
-def _become(request: ForkRequest) -> None:
-    """Turn this fork into the command: its own session, streams, working directory, environment and arguments."""
+def _become(request: ForkRequest, path: str) -> None:
+    """Turn this fork into the command: its own session, descriptors, working directory, environment and arguments."""
     os.setsid()
-    for number, stream in enumerate(request.streams):
-        os.dup2(stream, number)
-        os.close(stream)
+    top = max(request.descriptors) + 1
+    aside = {number: fcntl(one, F_DUPFD, top) for number, one in request.descriptors.items()}
+    for one in request.descriptors.values():
+        os.close(one)  # it may have the number of another
+    for number, one in aside.items():
+        os.dup2(one, number)
+        os.close(one)
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.environment)
@@ -193,6 +215,7 @@ def _become(request: ForkRequest) -> None:
     sys.stderr = _opened(2, "backslashreplace")
     sys.path[0] = request.folder
     sys.argv[:] = request.arguments
+    sys.orig_argv[:] = _command(path, *request.arguments)  # with which a parent starts its workers: they are forks, too
 
 
 def _opened(number: int, errors: str) -> io.TextIOWrapper:
@@ -237,7 +260,7 @@ def main(path: str) -> None:
         listener.listen(BACKLOG)
         Path(f"{path}.new").rename(path)  # a path that exists accepts connections
         request = ForkServer(listener).serve()
-    _become(request)
+    _become(request, path)
     _run(importlib.import_module(request.arguments[0]).main)
 
 

@@ -15,7 +15,6 @@ from typing import IO, Final
 import attrs
 
 from tests.fork_server import forked
-from tests.process import CALLBOARD
 from tests.shared import ROOT
 
 START_TIME: Final = 30.0
@@ -51,10 +50,8 @@ def served(target: str, *flags: str, ws: bool = False, command: str = "run") -> 
     places = [word for flag, port in ports.items() for word in (flag, f"127.0.0.1:{port}")]
     with tempfile.TemporaryFile() as said:
         # A group of its own: whatever it starts ends with it.
-        # A parent of workers runs its own program again: that must be callboard's, not the one that forks.
-        program = CALLBOARD if "--workers" in flags else forked()
         process = subprocess.Popen(
-            [*program, command, target, *places, *flags],
+            [*forked(), command, target, *places, *flags],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=said,

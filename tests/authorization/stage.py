@@ -18,7 +18,7 @@ from callboard.codecs.revisions.revision import R4
 from tests.authorization.authority import RSA, Authority, sign
 from tests.fork_server import forked
 from tests.oauth.house import open_house
-from tests.process import CALLBOARD, Process, started
+from tests.process import Process, started
 from tests.shared import APPS
 from tests.transports.server.http.sessions import OpenSession
 from tests.transports.server.http.stage import Answer, Client, Json
@@ -142,7 +142,7 @@ async def guarded(
             replace(listed, tokens)
             access += ["--token-file", str(listed)]
         arguments = (*target, "--http", http, *access, "--json", *options)
-        usual = CALLBOARD if "--workers" in options else forked()  # workers start new interpreters by themselves
+        usual = forked()
         async with started(*(command or usual), *arguments, patience=PATIENCE) as process:
             while not (line := await process.line() or b"").startswith(b"{"):
                 assert line, process.words

@@ -20,7 +20,6 @@ from tests.authorization.test_login import running
 from tests.figures import LONG, figure
 from tests.fork_server import forked
 from tests.oauth.house import open_house
-from tests.process import CALLBOARD
 from tests.shared import APPS
 from tests.transports.server.http.sessions import OpenSession
 from tests.transports.server.http.stage import Answer, Json
@@ -193,20 +192,19 @@ def canary_of(tenant: str, user: str, number: int) -> str:
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a broker: a legacy backend for each principal, one for each tenant, a modern one for all."""
     folder = tmp_path_factory.mktemp("broker")
-    run = ["-m", "callboard", "run", str(APPS / "memory.py")]
+    program, *arguments = (*forked(), "run", str(APPS / "memory.py"))
     servers = {}
     for name, share in SHARES.items():
         era = {} if share == "all" else {"revision": "2025-11-25"}
         own = {"share": share, "trusted": True, "max_connections": 32, **era}
-        servers[name] = {"command": CALLBOARD[0], "args": run, "callboard": own}
+        servers[name] = {"command": program, "args": arguments, "callboard": own}
     config, tokens = folder / "servers.json", folder / "tokens"
     config.write_text(json.dumps({"mcpServers": servers}))
     tokens.touch(0o600)
     people = [(tenant, user) for tenant in TENANTS for user in USERS]
     tokens.write_text("".join(f"{user} {token_of(tenant, user)} tenant={tenant}\n" for tenant, user in people))
-    command = CALLBOARD if request.param == "2" else forked()
     options = ["--http", "127.0.0.1:0", "--token-file", str(tokens), "--workers", request.param, "--json"]
-    with running([*command, "serve", str(config), *options]) as said:
+    with running([*forked(), "serve", str(config), *options]) as said:
         yield next(one["url"] for one in said["listening"] if one["transport"] == "http")
 
 

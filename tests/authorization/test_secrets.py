@@ -19,7 +19,7 @@ from tests.authorization.authority import STRANGER, Authority, public, sign
 from tests.authorization.stage import TABLES, Guarded, ask_at, guarded, text_of
 from tests.figures import figure
 from tests.fork_server import forked
-from tests.process import CALLBOARD, started
+from tests.process import started
 from tests.shared import APPS
 from tests.transports.server.http.stage import Answer, request
 
@@ -237,7 +237,8 @@ async def test_s4_the_token_of_a_caller_reaches_no_backend(tmp_path: Path) -> No
         port = urlsplit(json.loads(await backend.line() or b"")["listening"][0]["url"]).port or 0
         listener = (await nursery.start(trio.serve_tcp, lambda stream: relay(stream, port, heard), 0))[0]
         at = listener.socket.getsockname()[1]
-        process = {"command": CALLBOARD[0], "args": ["-m", "callboard", "run", str(APPS / "memory.py")]}
+        program, *arguments = (*forked(), "run", str(APPS / "memory.py"))
+        process = {"command": program, "args": arguments}
         servers = {"far": {"url": f"http://127.0.0.1:{at}/mcp"}, "near": process}
         file = tmp_path / "servers.json"
         file.write_text(json.dumps({"mcpServers": servers}))

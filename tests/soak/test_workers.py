@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from tests.figures import LONG, figure
+from tests.process import CALLBOARD
 from tests.workers.crowd import Crowd, CrowdSession, crowd, wait_until
 
 KILLS = 100 if LONG else 2
@@ -15,7 +16,7 @@ SESSIONS = 200 if LONG else 20
 
 
 async def test_a_worker_that_is_killed_again_and_again_leaves_nothing_behind() -> None:
-    async with crowd(patience=600.0) as many:
+    async with crowd(program=CALLBOARD, patience=600.0) as many:
         parent = psutil.Process(many.pid)
         sessions = [await many.session() for _ in range(SESSIONS)]
         await _use(sessions)

@@ -13,6 +13,7 @@ import attrs
 import psutil
 import trio
 
+from tests.fork_server import behind, forked
 from tests.process import CALLBOARD, PATIENCE, Process, started
 from tests.shared import APPS
 from tests.transports.server.http.stage import Answer, Client
@@ -33,7 +34,7 @@ class Crowd:
 
     @property
     def pid(self) -> int:
-        return self.process.process.pid
+        return behind(self.process.process.pid)
 
     def workers(self) -> list[int]:
         """The process ids of the parent's children, but for the keeper."""
@@ -139,7 +140,7 @@ def children(parent: int) -> list[int]:
     """The process ids of a process's children."""
     try:
         threads = list(Path(f"/proc/{parent}/task").iterdir())  # a child is listed with the thread that has started it
-        return sorted(int(pid) for thread in threads for pid in (thread / "children").read_text().split())
+        return sorted(behind(int(pid)) for thread in threads for pid in (thread / "children").read_text().split())
     except FileNotFoundError:
         return []
 
@@ -189,11 +190,12 @@ async def crowd(
     command: str = "run",
     host: str = "127.0.0.1",
     before: Sequence[str] = (),
-    program: Sequence[str] = CALLBOARD,
+    program: Sequence[str] | None = None,
     patience: float = PATIENCE,
 ) -> AsyncIterator[Crowd]:
     """`callboard run`, or serve, with so many workers. It is ended with the block. *before*: a command that runs it."""
-    whole = [*before, *program, command, str(app)]
+    usual = CALLBOARD if command == "serve" else forked()  # the log has the process id of a keeper
+    whole = [*before, *(program or (forked() if is_plain else CALLBOARD)), command, str(app)]
     for flag in {"--http", "--ws", "--admin"}.difference(flags):
         whole += [flag, f"{host}:0"]
     async with started(*whole, "--workers", str(workers), "--json", *flags, patience=patience) as process:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.observe.admin import Operator, token_file
+from tests.process import CALLBOARD
 from tests.workers.crowd import crowd, said
 from tests.workers.test_keeper_processes import LEGACY, PLAIN, wait_found, write
 
@@ -15,7 +16,7 @@ def flags(folder: Path) -> tuple[str, ...]:
 
 
 async def test_of_two_clients_that_their_workers_call_the_same_only_one_is_disconnected(tmp_path: Path) -> None:
-    async with crowd(*flags(tmp_path)) as many:
+    async with crowd(*flags(tmp_path), program=CALLBOARD) as many:  # the page has process ids of the parent
         operator = Operator(many.admin)
         sessions = [await many.session() for _ in range(8)]
         homes = {session: await session.call("where") for session in sessions}

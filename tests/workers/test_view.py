@@ -11,6 +11,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from callboard.serve.node_view import NodeView
+from tests.process import CALLBOARD
 from tests.workers.crowd import Crowd, crowd
 
 CALLS = 30
@@ -27,7 +28,7 @@ async def samples(many: Crowd) -> Counter[str]:
 
 
 async def test_all_workers_are_seen_as_one_server() -> None:
-    async with crowd() as many:
+    async with crowd(program=CALLBOARD) as many:  # the view has process ids of the parent
         sessions = [await many.session() for _ in range(6)]
         homes = Counter[int]()
         for number in range(CALLS):
