@@ -1,6 +1,6 @@
 """Skills of all backends: their lists as one, and each skill found at its own server."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -104,7 +104,7 @@ class BrokeredSkills:
         found = {
             name: backend
             for name, backend in self.routes.backends.items()
-            if ID in _offered_by(backend) and (view is None or view.knows_server(name))
+            if _has_skills(backend) and (view is None or view.knows_server(name))
         }
         if not found:
             raise MethodNotFound(f"{exchange.request.method} is not supported by this server")
@@ -195,7 +195,6 @@ def _text(given: Raw | None) -> str | None:
         return None
 
 
-def _offered_by(backend: Backend) -> Sequence[str]:
-    """The extensions that a backend declares."""
-    agreed = backend.agreed
-    return [] if agreed is None or agreed.capabilities.extensions is UNSET else list(agreed.capabilities.extensions)
+def _has_skills(backend: Backend) -> bool:
+    declared = UNSET if backend.agreed is None else backend.agreed.capabilities.extensions
+    return declared is not UNSET and ID in declared
