@@ -73,8 +73,10 @@ class TaskInput:
 
 
 def _said(task: "HostedTask", _: object, text: str) -> str:
-    task.change()
-    return text[:MAX_STATUS_MESSAGE]
+    said = text[:MAX_STATUS_MESSAGE]
+    if said != task.status_message:
+        task.change()
+    return said
 
 
 @attrs.define(eq=False)
