@@ -40,7 +40,7 @@ def needs_extension(method: str, params: Members) -> bool:
         return False
 
 
-MAX_NAMED: Final = 8
+MAX_RENAMED: Final = 8
 """Times that the message of an error is made to name a task by our id: a longer one than a backend's may be."""
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
@@ -202,7 +202,7 @@ def front_refusal(error: ErrorResponse, there: str, ours: str) -> ErrorResponse:
         known = msgspec.json.encode(ours)
         data = Raw(_STRING.sub(lambda found: known if found[0] == theirs else found[0], bytes(data)))
     word = rf"(?<!\w){re.escape(there)}(?!\w)"
-    message = re.sub(word, lambda _: ours, error.message, count=MAX_NAMED) if there else error.message
+    message = re.sub(word, lambda _: ours, error.message, count=MAX_RENAMED) if there else error.message
     return msgspec.structs.replace(error, message=message, data=data)
 
 
