@@ -207,7 +207,7 @@ async def test_the_extensions_of_a_server_are_looked_at_once_and_as_many_as_of_a
         looks += 1
         return fnmatchcase(name, pattern)
 
-    names = {f"com.example/{number:04}": {} for number in range(4000)}
+    names: Json = {f"com.example/{number:04}": {} for number in range(4000)}
     back = Back(R4, capabilities={**EVERYTHING, "extensions": names})
     told = "notifications/com.example/now"
     async with (

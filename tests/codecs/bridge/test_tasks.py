@@ -82,10 +82,11 @@ def test_a_refusal_speaks_of_our_id() -> None:
 @pytest.mark.parametrize("there", ["1", ",", "a", '"', "\\", ""])
 def test_a_refusal_stays_what_it_says_however_short_the_id_is(there: str) -> None:
     """Servers number their tasks, and a hostile one may name them as it likes."""
-    said = {"taskId": there, "wait": 1, "of": [there, f"b{there}1{there}", 11, "\\"]}
+    listed = [there, f"b{there}1{there}", 11, "\\"]
+    said = {"taskId": there, "wait": 1, "of": listed}
     error = ErrorResponse(1, -32602, f"error 17 of 11: {there} is gone, " + "a " * 100_000, raw(said))
     refusal = front_refusal(error, there, "ours")
-    own = ["ours" if one == there else one for one in said["of"]]
+    own = ["ours" if one == there else one for one in listed]
     assert refusal.data == raw({"taskId": "ours", "wait": 1, "of": own})
     assert refusal.message.startswith("error 17 of 11")
     assert len(refusal.message) < 201_000
