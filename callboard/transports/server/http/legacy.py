@@ -264,11 +264,12 @@ class LegacySession:
         self.touch()
 
     def _tidy(self) -> None:
-        """Forget the oldest of the streams that have ended. Raises `Overloaded` if too many are still open."""
+        """Forget the oldest of the streams that have ended, first those whose end was written. Raises `Overloaded` if
+        too many are still open."""
         most = self.settings.max_streams
         if len(self.streams) > most:
-            ended = [number for number, stream in self.streams.items() if stream.is_over]
-            for number in ended[: len(self.streams) - most]:
+            ended = sorted((not stream.is_told, number) for number, stream in self.streams.items() if stream.is_over)
+            for _, number in ended[: len(self.streams) - most]:
                 del self.streams[number]
             if len(self.streams) > most:
                 raise Overloaded("too many open streams")

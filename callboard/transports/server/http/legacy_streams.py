@@ -125,6 +125,7 @@ class LegacyStream:
     held: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of a large request
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
+    is_told: bool = attrs.field(default=False, init=False)  # its end was written
     _is_stream: bool = attrs.field(default=False, init=False)
     _last: int = attrs.field(default=0, init=False)
     _quiet_since: float = attrs.field(default=0.0, init=False)  # if it is closed for that
@@ -335,4 +336,5 @@ class LegacyStream:
             self.on_left()
             await response.end(event)
             if self.is_over and not response.is_lost:
+                self.is_told = True
                 self.on_told(self)

@@ -48,6 +48,19 @@ async def test_a_client_that_is_away_finds_the_answer_when_it_comes_back(autojum
         assert said(await (await session.listen(stream.decoder.last_event_id)).rest()) == ["gate"]
 
 
+async def test_the_answer_for_a_client_that_is_away_outlasts_those_that_were_read(autojump_clock: MockClock) -> None:
+    house = open_house()
+    async with serving(house.server, Settings(poll_after=AFTER, write_time=2.0, max_streams=3)) as place:
+        session = await OpenSession.open(place, LAST)
+        stream = await session.streamed("work", name="gate")
+        await stream.rest()
+        house.gates["gate"].set()
+        await settle()
+        for word in "abcdef":
+            assert said(await (await session.streamed("chat", words=[word])).rest()) == [word, "done"]
+        assert said(await (await session.listen(stream.decoder.last_event_id)).rest()) == ["gate"]
+
+
 async def test_a_call_that_says_something_in_time_is_not_closed(autojump_clock: MockClock) -> None:
     house = open_house()
     async with serving(house.server, POLLING) as place:
