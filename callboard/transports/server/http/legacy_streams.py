@@ -15,7 +15,7 @@ from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.replay_budget import ReplayBudget
-from callboard.codecs.sse import encode_event, encode_retry
+from callboard.codecs.sse import encode_event
 from callboard.transports.held import HeldBytes
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.modern import headers_of
@@ -219,7 +219,8 @@ class LegacyStream:
     async def close_stream(self, retry: float) -> None:
         if self.is_polled and not self.is_over:
             if self._is_stream:
-                await self._write(encode_retry(round(retry * 1000)))
+                # With its place: some clients forget the one that they came back to, if the stream has told no other.
+                await self._write(self._encode(b"", round(retry * 1000)))
             await self._begin(retry)
             await self._end()
 
@@ -318,6 +319,9 @@ class LegacyStream:
         if self.poll_after:
             self._quiet_since = trio.current_time()
         self._sent(frame)
+        return self._encode(frame, retry)
+
+    def _encode(self, frame: bytes, retry: int | None) -> bytes:
         return encode_event(frame, event_id=f"{self.incarnation}{self.number}-{self._last}", event=None, retry=retry)
 
     def _sent(self, frame: bytes) -> None:
