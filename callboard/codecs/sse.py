@@ -182,11 +182,6 @@ def encode_event(
     return b"%bdata: %b\n\n" % (head, data)
 
 
-def encode_retry(milliseconds: int) -> bytes:
-    """Write nothing but how long a client shall wait before it comes back."""
-    return b"retry: %d\n\n" % max(0, min(milliseconds, MAX_RETRY))
-
-
 def encode_comment(text: str = "") -> bytes:
     """Write a comment, which receivers ignore: a keep-alive."""
     return b": " + _unified(text.encode()).replace(b"\n", b"\n: ") + b"\n\n"

@@ -99,6 +99,12 @@ class Settings:
     comment_every: float = _setting(15.0, "Interval of the comments that keep a quiet SSE stream alive.", "each stream")
     session_idle: float = _setting(1800.0, "Idle time until a legacy session is ended.", "each session")
     retry: float = _setting(1.0, "Reconnection time sent to clients whose stream ended (2025-11-25).", "each stream")
+    poll_after: float = _setting(
+        0.0,
+        "Time without a message after which the HTTP stream of a call is closed: its client comes back for the answer"
+        " (2025-11-25). For networks that cut long requests. 0: never.",
+        "each stream",
+    )
     ping_every: float = _setting(
         45.0, "Interval of WebSocket pings. One without a pong in a sixth of that is repeated once.", "each connection"
     )

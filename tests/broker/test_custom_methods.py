@@ -1,5 +1,6 @@
 """Methods and notifications of a private extension, through the broker to the server that declares it."""
 
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final, cast
 
@@ -15,6 +16,7 @@ from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.rules import AccessRules, Condition, Rule
 from callboard.actors.server.host import Host
 from callboard.broker import Broker
+from callboard.codecs.bridge.transparent import MAX_LOOKED_AT
 from callboard.codecs.caller import ANONYMOUS
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
@@ -192,6 +194,39 @@ async def test_a_private_notification_of_a_server_reaches_the_clients_that_decla
         for client, expected in ((mine, [{"glad": 1}]), (other, [])):
             await client.request("ping")
             assert client.notifications("notifications/com.example/now") == expected
+
+
+async def test_the_extensions_of_a_server_are_looked_at_once_and_as_many_as_of_a_client(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its notifications asks for them, and it may declare thousands."""
+    looks = 0
+
+    def fits(name: str, pattern: str) -> bool:
+        nonlocal looks
+        looks += 1
+        return fnmatchcase(name, pattern)
+
+    names: Json = {f"com.example/{number:04}": {} for number in range(4000)}
+    back = Back(R4, capabilities={**EVERYTHING, "extensions": names})
+    told = "notifications/com.example/now"
+    async with (
+        brokered(back.ways, extensions=["com.*"]) as host,
+        peer(host, R4, capabilities={"extensions": {"com.example/0007": {}}}) as mine,
+        peer(host, R4, capabilities={"extensions": {f"com.example/{MAX_LOOKED_AT:04}": {}}}) as other,
+    ):
+        await mine.request("tools/list")
+        await other.request("tools/list")
+        monkeypatch.setattr("callboard.codecs.bridge.transparent.fnmatchcase", fits)
+        for line in back.lines:
+            for number in range(3):
+                await line.tell(told, number=number)
+        await wait_all_tasks_blocked()
+        await mine.request("ping")
+        await other.request("ping")
+        assert [one["number"] for one in mine.notifications(told)] == [0, 1, 2]
+        assert other.notifications(told) == []
+        assert looks <= len(names)
 
 
 async def test_a_modern_client_hears_of_it_during_its_request(autojump_clock: MockClock) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from callboard import Server
+from callboard.actors.broker.skills import MAX_SKILL_PAGES
 from callboard.actors.rules import AccessRules, Rule
 from callboard.broker import Broker
 from callboard.client import connect
@@ -191,6 +193,20 @@ async def test_a_server_that_does_not_answer_costs_its_own_skills_alone(
     silent = backend(Server("silent", extensions=[deaf]), "silent", prefix=None, timeout=5.0)
     async with brokered(silent, *specs(tmp_path)) as host, connect(ways_in(host)) as client:
         assert len(await client.skills()) == 3
+
+
+@pytest.mark.parametrize("following", ["again", "x" * 100_000, "{number}"], ids=["repeated", "long", "endless"])
+async def test_a_server_that_never_ends_its_list_keeps_no_client_from_the_next(tmp_path: Path, following: str) -> None:
+    liar, numbers = Extension("io.modelcontextprotocol/skills"), count()
+
+    @liar.method("skills/list")
+    async def skills(cursor: str = "") -> dict[str, Any]:
+        return {"skills": [], "nextCursor": following.format(number=next(numbers))}
+
+    server = Server("liar", extensions=[liar])
+    async with brokered(backend(server, "liar"), *specs(tmp_path)) as host, connect(ways_in(host)) as client:
+        assert len(await client.skills()) == 3
+    assert next(numbers) <= MAX_SKILL_PAGES
 
 
 async def test_an_entry_that_breaks_a_rule_is_left_out(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.broker import pool, tasks
 from callboard.actors.broker.task_drive import FAREWELL
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import MODERN, Revision, meta
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
 from callboard.codecs.tasks import LONGEST_POLL, SHORTEST_POLL
@@ -136,7 +137,12 @@ async def test_a_task_is_nobody_elses(autojump_clock: MockClock) -> None:
                 assert (refused.value.code, refused.value.message) == (-32602, "Unknown task")
         async with peer(host, R4, principal="ada") as again:  # in another session, too
             assert (await stand(again, back, task))["taskId"] == task["taskId"]
-        assert len(back.told("tasks/get")) == 1
+        async with peer(host, R4, principal=ANYBODY) as one, peer(host, R4, principal=ANYBODY) as other:
+            _, task = await create(one, back)
+            with pytest.raises(Refusal, match="Unknown task"):  # anonymous clients are not one client
+                await other.request("tasks/get", taskId=task["taskId"])
+            assert (await stand(one, back, task))["taskId"] == task["taskId"]
+        assert len(back.told("tasks/get")) == 2
 
 
 async def test_questions_of_a_task_are_asked_while_its_outcome_is_waited_for(autojump_clock: MockClock) -> None:

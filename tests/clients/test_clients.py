@@ -48,10 +48,11 @@ MANY = [pytest.param(library, id=library.name, marks=[needs_npm] * ("npm" in lib
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
-    """The same server, run by two workers."""
+    """The same server, run by two workers, which let clients of 2025-11-25 come back for answers that take long."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("STAGE_FOLDER", str(tmp_path_factory.mktemp("stage")))
-        with served(STAGE, "--legacy-sse", "--workers", "2", ws=True) as at:
+        polling = ("--poll-after", "0.02", "--retry", "0.02")
+        with served(STAGE, "--legacy-sse", "--workers", "2", *polling, ws=True) as at:
             yield {"http": at.http, "sse": at.sse, "ws": at.ws, "asgi": at.http}
 
 

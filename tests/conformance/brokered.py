@@ -10,6 +10,9 @@ TASKS: Final = "tests/conformance/tasks_server.py:server"
 WHOLE: Final = "tests/conformance/whole_server.py:server"
 """Everything, tasks and skills as one server."""
 TRANSPORTS: Final = ("stdio", "http", "ws")
+POLLING: Final = ("--poll-after", "0.02")
+"""Flags of a broker that lets clients poll: the tool of `server-sse-polling` closes the stream of its answer, which
+means nothing where the broker reaches its server. It takes 50 ms."""
 REVISIONS: Final = ("2025-11-25", "2026-07-28")
 
 LOSSY: Final[Mapping[str, str]] = {

@@ -3,24 +3,20 @@
 import pytest
 
 from tests.conformance import suite
-from tests.conformance.brokered import TRANSPORTS, WHOLE
+from tests.conformance.brokered import POLLING, TRANSPORTS, WHOLE
 from tests.conformance.suite import SKIPS_ITSELF, Report
 from tests.node import needs_npm
 from tests.served import brokered, served
 
 README_SAYS = 64
 
-SKIPPED_BEHIND_A_BROKER = "server-sse-polling"
-"""A tool there closes the stream of its answer (2025-11-25). The broker reaches the server by 2026-07-28, by stdio or
-by WebSocket, where no such stream is, and answers with JSON: then the suite finds the scenario "not applicable"."""
 
-
-def check(report: Report, *skipped: str) -> None:
+def check(report: Report) -> None:
     assert {one.name for one in report.scenarios} == set(suite.listed()), "a scenario was left out"
     left = [one.name for one in report.scenarios if one.verdict != "passed"]
-    assert left == [*skipped, SKIPS_ITSELF], f"\n{report}"
+    assert left == [SKIPS_ITSELF], f"\n{report}"
     assert not report.of("failed")
-    assert len(report.of("passed")) == README_SAYS - len(skipped)
+    assert len(report.of("passed")) == README_SAYS
 
 
 @needs_npm
@@ -33,11 +29,11 @@ def test_every_scenario_passes_at_one_server(flags: tuple[str, ...]) -> None:
 @needs_npm
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_every_scenario_passes_through_a_broker(transport: str) -> None:
-    with brokered(WHOLE, transport) as at:
-        check(suite.run_all(at.http), SKIPPED_BEHIND_A_BROKER)
+    with brokered(WHOLE, transport, front=POLLING) as at:
+        check(suite.run_all(at.http))
 
 
 @needs_npm
 def test_every_scenario_passes_through_a_broker_of_two_workers() -> None:
-    with brokered(WHOLE, "stdio", front=("--workers", "2")) as at:
-        check(suite.run_all(at.http), SKIPPED_BEHIND_A_BROKER)
+    with brokered(WHOLE, "stdio", front=("--workers", "2", *POLLING)) as at:
+        check(suite.run_all(at.http))

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from callboard import Server
+from callboard.actors.server.task import MAX_STATUS_MESSAGE
 from callboard.actors.server.task_following import TaskFollowing
 from callboard.actors.server.task_store import TaskStore
 from callboard.codecs.bridge.tasks import EXTENSION
@@ -82,6 +83,26 @@ async def test_a_followed_task_is_told_whole_at_most_ten_times_a_second(autojump
         }
         assert not client.notifications("notifications/progress")
         assert not client.notifications("notifications/message")
+
+
+async def test_a_message_that_is_said_again_is_no_news(autojump_clock: object) -> None:
+    """A broker says what it hears with each poll of a backend; of a long one, all but the beginning is cut off."""
+    made = Server("s")
+
+    @made.tool(task="required")
+    async def repeat(*, ctx: Context) -> str:
+        assert ctx.task is not None
+        for _ in range(5):
+            ctx.task.status_message = "far " * MAX_STATUS_MESSAGE
+            await trio.sleep(1)
+        return "done"
+
+    async with connect(made, LATEST, capabilities=ABLE) as client:
+        task_id = await begin(client, "repeat")
+        await client.begin("subscriptions/listen", notifications={"taskIds": [task_id]})
+        await client.hear()
+        heard = await until_final(client, task_id)
+        assert len(heard) <= 2
 
 
 async def test_a_subscription_that_begins_late_hears_at_once_what_a_task_asks(autojump_clock: object) -> None:

@@ -1,14 +1,14 @@
 """Notifications of backends that the specification does not have, on their way to one client."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Set
 from typing import Final
 
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from callboard.actors.broker.backend import Backend
 from callboard.actors.outlet import FrameKind, Outbound
 from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.extensions import has_declared
+from callboard.actors.server.extensions import has_declared_any
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import METHODS
 
@@ -28,15 +28,9 @@ def may_cross(method: str) -> bool:
     return method not in METHODS and len(method) <= MAX_METHOD and not method.startswith(OWN_METHODS)
 
 
-def offered_by(backend: Backend) -> Sequence[str]:
-    """The extensions that a backend declares."""
-    agreed = backend.agreed
-    return () if agreed is None or agreed.capabilities.extensions is UNSET else list(agreed.capabilities.extensions)
-
-
-def custom_of(backend: Backend) -> Sequence[str]:
-    """Those of them that cross, and may have methods of their own."""
-    return [name for name in offered_by(backend) if backend.transparent.is_custom(name)]
+def custom_of(backend: Backend) -> Set[str]:
+    """The extensions of a backend that cross, and may have methods of their own."""
+    return frozenset() if backend.agreed is None else backend.transparent.custom_of(backend.agreed.capabilities)
 
 
 def told(method: str, params: Mapping[str, Raw]) -> Outbound:
@@ -47,6 +41,5 @@ def told(method: str, params: Mapping[str, Raw]) -> Outbound:
 
 def tell_exchange(backend: Backend, exchange: Exchange, method: str, params: Mapping[str, Raw]) -> None:
     """Tell the client of a request, on the request's way, if it has declared an extension of the backend's."""
-    declared = exchange.terms.capabilities
-    if may_cross(method) and any(has_declared(declared, name) for name in custom_of(backend)):
+    if may_cross(method) and has_declared_any(exchange.terms.capabilities, custom_of(backend)):
         exchange.slot.outlet.send_nowait(told(method, params))

@@ -4,7 +4,7 @@ Each has an offer of its own over the same backends: lists, names, capabilities 
 with these servers alone. Rules go by the names that clients see at `/mcp`. Offers are made when they are asked for.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from functools import partial
 
 import attrs
@@ -20,7 +20,7 @@ from callboard.actors.broker.leases import SHARED, are_of_one_client
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.broker.policy import Profile, ServerChoice
 from callboard.actors.server.client_requests import SessionKey
-from callboard.actors.server.extensions import has_declared
+from callboard.actors.server.extensions import has_declared_any
 from callboard.actors.server.host import Host
 from callboard.actors.server.open_session import OpenSession
 from callboard.actors.terms import Terms
@@ -121,12 +121,12 @@ class BrokerPaths:
             tell_exchange(backend, exchanges[-1], method, params)
 
     def _hears(
-        self, session: OpenSession, backend: Backend, connection: BackendConnection, extensions: Iterable[str]
+        self, session: OpenSession, backend: Backend, connection: BackendConnection, extensions: Set[str]
     ) -> bool:
         terms, offer, rules = session.terms, session.host.offer, self.host.rules
         if terms is None or not isinstance(offer, BrokerOffer) or offer.backends.get(backend.name) is not backend:
             return False
-        if not any(has_declared(terms.capabilities, name) for name in extensions):
+        if not has_declared_any(terms.capabilities, extensions):
             return False
         if rules is not None and not rules.sees_server(session.caller, backend.name):
             return False

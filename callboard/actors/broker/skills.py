@@ -1,6 +1,6 @@
 """Skills of all backends: their lists as one, and each skill found at its own server."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.catalogue import CURSOR_TTL, Catalogue
 from callboard.actors.broker.custom import CustomForward
 from callboard.actors.broker.forward import ForwardTarget
+from callboard.actors.broker.listing import MAX_CURSOR
 from callboard.actors.broker.routes import BrokerRoutes
 from callboard.actors.rules import CallerView
 from callboard.actors.server.exchange import Exchange, Handler
@@ -25,6 +26,10 @@ from callboard.errors import INVALID_PARAMS, BackendRefused, BadAnswer, InvalidP
 from callboard.supervisor import get_logger
 
 log = get_logger("callboard.broker")
+
+MAX_SKILL_PAGES: Final = 100
+"""Pages of one server's skills that clients are told of, with twenty skills mostly. One that always has another page
+would keep them from the skills of the servers behind it."""
 
 _KEPT: Final = {"ttlMs": raw(0), "cacheScope": raw("private")}
 _UNKNOWN: Final = "Unknown skill"
@@ -52,13 +57,13 @@ class BrokeredSkills:
     async def _list(self, exchange: Exchange) -> Forwarded:
         """A page of one backend, and then of the next. One that cannot be asked is left out, and logged."""
         view, backends = _view(exchange), self._backends(exchange)
-        name, cursor = self._opened(exchange, next(iter(backends)))
+        name, cursor, number = self._opened(exchange, next(iter(backends)))
         if name not in backends:
             raise InvalidParams("Invalid cursor")
         order = list(backends)
         for at in range(order.index(name), len(order)):
             backend, rest = backends[order[at]], order[at + 1 :]
-            following = self._closed(rest[0], None) if rest else None
+            following = self._closed(rest[0]) if rest else None
             try:
                 result = await self._ask(exchange, backend, {} if cursor is None else {"cursor": raw(cursor)})
             except RequestFailed as error:
@@ -66,13 +71,11 @@ class BrokeredSkills:
                 result = {}
             shown = self.catalogue.shown_skills(backend.name)
             found = shown_skills(result, backend.name, shown, _lets(view, backend, "skills/list"))
-            if (told := _text(result.get("nextCursor"))) is not None and told != cursor:
-                following = self._closed(backend.name, told)
-            if found or following is None:
+            if (told := _next_cursor(backend, result, cursor, number)) is not None:
+                following = self._closed(backend.name, told, number + 1)
+            if found or following is None or told is not None:  # after an empty page, the client asks for the next
                 break
-            cursor = told
-            if told is not None:  # an empty page of a backend that has more: the client asks for it
-                break
+            cursor, number = None, 1
         return _answered(exchange, {"skills": raw(found), **({"nextCursor": raw(following)} if following else {})})
 
     async def _get(self, exchange: Exchange) -> Forwarded:
@@ -104,7 +107,7 @@ class BrokeredSkills:
         found = {
             name: backend
             for name, backend in self.routes.backends.items()
-            if ID in _offered_by(backend) and (view is None or view.knows_server(name))
+            if _has_skills(backend) and (view is None or view.knows_server(name))
         }
         if not found:
             raise MethodNotFound(f"{exchange.request.method} is not supported by this server")
@@ -142,20 +145,31 @@ class BrokeredSkills:
                 raise
             raise _unknown(otherwise, exchange) from None
 
-    def _closed(self, backend: str, cursor: str | None) -> str:
-        payload = msgspec.json.encode([backend, cursor])
+    def _closed(self, backend: str, cursor: str | None = None, number: int = 1) -> str:
+        payload = msgspec.json.encode([backend, cursor, number])
         return self.catalogue.seal.close(payload, _CONTEXT, expires=self.catalogue.wall() + CURSOR_TTL)
 
-    def _opened(self, exchange: Exchange, first: str) -> tuple[str, str | None]:
+    def _opened(self, exchange: Exchange, first: str) -> tuple[str, str | None, int]:
+        """A backend, its cursor, and the number of the page that it stands for. Raises `InvalidParams`."""
         given = exchange.request.members.get("cursor")
         if given is None:
-            return first, None
+            return first, None, 1
         text = _text(given)
         opened = None if text is None else self.catalogue.seal.open(text, _CONTEXT, now=self.catalogue.wall())
         if opened is None:
             raise InvalidParams("Invalid cursor")
-        found = msgspec.json.decode(opened.payload, type=tuple[str, str | None])
-        return found[0], found[1]
+        return msgspec.json.decode(opened.payload, type=tuple[str, str | None, int])
+
+
+def _next_cursor(backend: Backend, result: Members, cursor: str | None, number: int) -> str | None:
+    """The cursor of the page after one that has a *number*, if there is one, and the backend may have so many."""
+    told = _text(result.get("nextCursor"))
+    if told is None or told == cursor:
+        return None
+    if len(told) <= MAX_CURSOR and number < MAX_SKILL_PAGES:
+        return told
+    log.warning("skills_cut", backend=backend.name, page=number, cursor_size=len(told))
+    return None
 
 
 def _unknown(otherwise: str, exchange: Exchange) -> InvalidParams:
@@ -195,7 +209,6 @@ def _text(given: Raw | None) -> str | None:
         return None
 
 
-def _offered_by(backend: Backend) -> Sequence[str]:
-    """The extensions that a backend declares."""
-    agreed = backend.agreed
-    return [] if agreed is None or agreed.capabilities.extensions is UNSET else list(agreed.capabilities.extensions)
+def _has_skills(backend: Backend) -> bool:
+    declared = UNSET if backend.agreed is None else backend.agreed.capabilities.extensions
+    return declared is not UNSET and ID in declared

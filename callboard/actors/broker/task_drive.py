@@ -86,9 +86,7 @@ def _begin(exchange: Exchange | None, view: TaskView) -> None:
 
 def _mirror(exchange: Exchange | None, view: TaskView) -> None:
     if (held := held_task(exchange)) is not None:
-        held.poll_interval = view.pause
-        if held.status_message != view.status_message:
-            held.status_message = view.status_message
+        held.poll_interval, held.status_message = view.pause, view.status_message
 
 
 def _deadline(forward: Forward) -> float:

@@ -184,11 +184,11 @@ class BrokeredTasks(Actor[Never]):
         return await inquiry.run()
 
     def _find(self, task_id: str, exchange: Exchange) -> BrokeredTask:
-        """Raises `InvalidParams` for one that this principal does not have, or may not know of any more."""
+        """Raises `InvalidParams` for one that this client does not have, or may not know of any more."""
         rules, terms = exchange.engine.rules, exchange.terms
         held = self._held.get(task_id)
         is_known = held is not None and not (held.is_fetched and held.connection.is_over)
-        if held is None or not is_known or held.principal != terms.principal or held.expires <= trio.current_time():
+        if held is None or not is_known or held.whose != _whose(terms, exchange) or held.expires <= trio.current_time():
             raise InvalidParams(_UNKNOWN)
         if rules is not None and CallerView(rules, terms.caller).refuses("tool", held.backend.name, held.shown):
             raise InvalidParams(_UNKNOWN)
@@ -260,7 +260,7 @@ class BrokeredTasks(Actor[Never]):
         held = BrokeredTask(
             secrets.token_urlsafe(18),
             standing.task_id,
-            _whose(forwarding),
+            _whose(forwarding.terms, forwarding.exchange),
             forwarding.terms.principal,
             forwarding.to.guarded or forwarding.route.name or "",
             forwarding.to.backend,
@@ -299,7 +299,7 @@ class _Deferral(Forward):
     tasks: BrokeredTasks
 
     async def run(self) -> Model | Forwarded:
-        with self.tasks.room(_whose(self)):
+        with self.tasks.room(_whose(self.terms, self.exchange)):
             return await super().run()
 
     async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
@@ -422,8 +422,7 @@ def _runs(connection: BackendConnection) -> bool:
     return runs_tasks(connection.revision, connection.agreed.capabilities)
 
 
-def _whose(forwarding: Forward) -> Hashable:
-    """The key by which tasks are counted. Anonymous clients are not one client."""
-    principal, exchange = forwarding.terms.principal, forwarding.exchange
+def _whose(terms: Terms, exchange: Exchange | None) -> Hashable:
+    """The client that a task is counted for, and that may ask about it. Anonymous clients are not one client."""
     session = None if exchange is None else exchange.session
-    return principal if principal != ANYBODY or session is None else session
+    return terms.principal if terms.principal != ANYBODY or session is None else session

@@ -1,6 +1,6 @@
 """Methods and notifications that extensions add to an offer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TypeAlias
 
 import attrs
@@ -60,6 +60,11 @@ def added_row(
 def has_declared(capabilities: ClientCapabilities, extension: str) -> bool:
     """Whether a client says that it has an extension."""
     return capabilities.extensions is not UNSET and extension in capabilities.extensions
+
+
+def has_declared_any(capabilities: ClientCapabilities, extensions: Set[str]) -> bool:
+    """Whether a client says that it has one of them. Either may be thousands."""
+    return capabilities.extensions is not UNSET and not capabilities.extensions.keys().isdisjoint(extensions)
 
 
 def check_declared_extension(terms: Terms, extension: str) -> None:

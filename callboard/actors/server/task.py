@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, Final, Literal, Never, Protocol, TypeAlias
+from typing import Any, Final, Never, Protocol, TypeAlias
 
 import attrs
 import msgspec
@@ -23,6 +23,7 @@ from callboard.actors.server.task_exchange import TaskExchange
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import Model, write
 from callboard.codecs.revisions.calls import Structured
+from callboard.codecs.tasks import FINAL, TaskStatus
 from callboard.errors import Draining, RequestFailed
 from callboard.supervisor import Actor, Fact, Unfinished
 from callboard.supervisor.ended import drop_frames
@@ -33,11 +34,6 @@ MAX_OUTCOME: Final = 8 * 1024 * 1024 - 65_536
 
 MAX_STATUS_MESSAGE: Final = 1024
 """Longest message about the state of a task, in characters: every poll repeats it."""
-
-TaskState: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
-
-FINAL: Final = frozenset({"completed", "failed", "cancelled"})
-"""States that a task stays in."""
 
 HearTask: TypeAlias = Callable[[str], None]
 """Told the id of a task that has changed. Never waits."""
@@ -73,8 +69,10 @@ class TaskInput:
 
 
 def _said(task: "HostedTask", _: object, text: str) -> str:
-    task.change()
-    return text[:MAX_STATUS_MESSAGE]
+    said = text[:MAX_STATUS_MESSAGE]
+    if said != task.status_message:
+        task.change()
+    return said
 
 
 @attrs.define(eq=False)
@@ -92,7 +90,7 @@ class HostedTask(Actor[Never]):
     guarded: tuple[str, str]
     """The server that its tool belongs to, and the tool, as rules name them."""
     exchange: TaskExchange = attrs.field(init=False)
-    status: TaskState = attrs.field(default="working", init=False)
+    status: TaskStatus = attrs.field(default="working", init=False)
     status_message: str = attrs.field(default="", init=False, on_setattr=_said)
     created_at: str = attrs.field(factory=lambda: _now(), init=False)
     updated_at: str = attrs.field(factory=lambda: _now(), init=False)
@@ -112,7 +110,7 @@ class HostedTask(Actor[Never]):
     followers: dict[HearTask, None] = attrs.field(factory=dict, init=False)
     ways: dict[ReplySlot, None] = attrs.field(factory=dict, init=False)
     """The ways to a client of 2025-11-25: a lasting connection, or a request for the result that waits."""
-    _told_status: TaskState = attrs.field(default="working", init=False)
+    _told_status: TaskStatus = attrs.field(default="working", init=False)
     _failure: Exception | None = attrs.field(default=None, init=False)
     _keys: Counter[str] = attrs.field(factory=Counter, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -215,7 +213,7 @@ class HostedTask(Actor[Never]):
             self._become("cancelled")
             self._work.cancel()
 
-    def _become(self, status: TaskState) -> None:
+    def _become(self, status: TaskStatus) -> None:
         self.status = status
         self.change()
 

@@ -1,5 +1,6 @@
 """Tasks of 2025-11-25 between two connections, each with ids of its own for them (BRIDGING.md, section 14)."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast
 
@@ -37,6 +38,12 @@ def needs_extension(method: str, params: Members) -> bool:
         return "taskIds" in read_members(params["notifications"])
     except PeerError:
         return False
+
+
+MAX_RENAMED: Final = 8
+"""Times that the message of an error is made to name a task by our id: a longer one than a backend's may be."""
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 
 class _Chosen(msgspec.Struct):
@@ -188,11 +195,15 @@ def about_task(answer: Model, task: str | None) -> Model:
 
 
 def front_refusal(error: ErrorResponse, there: str, ours: str) -> ErrorResponse:
-    """The error of a backend about a task, with the broker's id of the task instead of the backend's."""
+    """The error of a backend about a task, with the broker's id of the task instead of the backend's: where that is a
+    word of the message, or all of a string in the data. An id may be as short as a digit, or a comma."""
     data: Any = error.data
-    if isinstance(data, Raw):
-        data = Raw(bytes(data).replace(_quoted(there), _quoted(ours)))
-    return msgspec.structs.replace(error, message=error.message.replace(there, ours), data=data)
+    if isinstance(data, Raw) and (theirs := msgspec.json.encode(there)) in bytes(data):
+        known = msgspec.json.encode(ours)
+        data = Raw(_STRING.sub(lambda found: known if found[0] == theirs else found[0], bytes(data)))
+    word = rf"(?<!\w){re.escape(there)}(?!\w)"
+    message = re.sub(word, lambda _: ours, error.message, count=MAX_RENAMED) if there else error.message
+    return msgspec.structs.replace(error, message=message, data=data)
 
 
 def _related(members: Members, ours: str) -> dict[str, Raw]:
@@ -208,7 +219,3 @@ def _meta(members: Members) -> Mapping[str, Raw]:
         return read_members(members["_meta"]) if "_meta" in members else {}
     except PeerError:
         return {}
-
-
-def _quoted(text: str) -> bytes:
-    return msgspec.json.encode(text)[1:-1]

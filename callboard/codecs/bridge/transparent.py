@@ -1,6 +1,6 @@
 """Extensions and experimental capabilities that cross a broker: which they are, and how those of many are merged."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from fnmatch import fnmatchcase
 from heapq import nsmallest
 from typing import Any, Final
@@ -43,7 +43,7 @@ LEAST_SERVER_BYTES: Final = 256
 none uses up that of the others."""
 
 MAX_REMEMBERED_CLIENTS: Final = 512
-"""Capabilities of clients with a remembered signature; then it begins anew."""
+"""Capabilities of clients with a remembered signature, and of servers; then it begins anew."""
 
 MAX_DEPTH: Final = 8
 """Levels of settings that are merged. Below that, the first server's stand."""
@@ -57,6 +57,7 @@ class Transparent:
     experimental: tuple[str, ...] = ()
     version: int = attrs.field(default=0, init=False)
     _known: dict[int, tuple[ReferenceType[ClientCapabilities], Signature]] = attrs.field(factory=dict, init=False)
+    _custom: dict[int, tuple[ReferenceType[ServerCapabilities], Set[str]]] = attrs.field(factory=dict, init=False)
 
     def replace(self, extensions: Sequence[str], experimental: Sequence[str]) -> None:
         """These cross from now on."""
@@ -65,14 +66,23 @@ class Transparent:
             self.extensions, self.experimental = after
             self.version += 1
             self._known.clear()
+            self._custom.clear()
 
     def lets(self, name: str) -> bool:
         """Whether an extension crosses."""
         return name == UI or (name not in OWN and _fits(name, self.extensions))
 
-    def is_custom(self, name: str) -> bool:
-        """Whether an extension crosses that may have methods of its own."""
-        return name != UI and self.lets(name)
+    def custom_of(self, capabilities: ServerCapabilities) -> Set[str]:
+        """The extensions of a server that cross, and may have methods of their own: of those that are looked at. Each
+        of its notifications asks for them."""
+        known = self._custom.get(id(capabilities))
+        if known is not None and known[0]() is capabilities:
+            return known[1]
+        found = frozenset(name for _, name, _ in self._crossing(capabilities.extensions, UNSET) if name != UI)
+        if len(self._custom) >= MAX_REMEMBERED_CLIENTS:
+            self._custom.clear()
+        self._custom[id(capabilities)] = ref(capabilities), found
+        return found
 
     def signature_of(self, capabilities: ClientCapabilities) -> Signature:
         """What a client can be asked, and what it declares that crosses. The same capabilities come with each request

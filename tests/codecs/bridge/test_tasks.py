@@ -79,6 +79,19 @@ def test_a_refusal_speaks_of_our_id() -> None:
     assert front_refusal(ErrorResponse(1, -32602, "no"), "theirs", "ours") == ErrorResponse(1, -32602, "no")
 
 
+@pytest.mark.parametrize("there", ["1", ",", "a", '"', "\\", ""])
+def test_a_refusal_stays_what_it_says_however_short_the_id_is(there: str) -> None:
+    """Servers number their tasks, and a hostile one may name them as it likes."""
+    listed = [there, f"b{there}1{there}", 11, "\\"]
+    said = {"taskId": there, "wait": 1, "of": listed}
+    error = ErrorResponse(1, -32602, f"error 17 of 11: {there} is gone, " + "a " * 100_000, raw(said))
+    refusal = front_refusal(error, there, "ours")
+    own = ["ours" if one == there else one for one in listed]
+    assert refusal.data == raw({"taskId": "ours", "wait": 1, "of": own})
+    assert refusal.message.startswith("error 17 of 11")
+    assert len(refusal.message) < 201_000
+
+
 def test_only_a_tool_that_says_so_must_be_a_task() -> None:
     assert must_defer(members(execution={"taskSupport": "required"}))
     others: list[object] = [{"taskSupport": "optional"}, {}, [], None]

@@ -140,23 +140,40 @@ class LegacySession:
             with trio.CancelScope(deadline=min(self._kept_until(), self._due())) as self._nap:
                 return await wait()
             self._forget_told()
+            await self._close_quiet()
             if self._kept_until() <= trio.current_time():
                 raise trio.BrokenResourceError("the session was idle too long")
 
     def _due(self) -> float:
-        """When the next of the streams that were read to their end is forgotten."""
-        return self._told[0][0] if self._told else math.inf
+        """When the next of the streams that were read to their end is forgotten, or one that is quiet is closed."""
+        told = self._told[0][0] if self._told else math.inf
+        return min((told, *(stream.closes_at for stream in self.streams.values()))) if self._polls else told
+
+    @property
+    def _polls(self) -> bool:
+        """Whether streams that are quiet are closed. Not at the end: their clients would find no way back."""
+        return self.settings.poll_after > 0 and not self.session.host.is_draining
 
     def _note_told(self, stream: LegacyStream) -> None:
-        self._told.append((trio.current_time() + TOLD_FOR, stream))
-        if self._nap is not None:
-            self._nap.deadline = min(self._nap.deadline, self._due())
+        until = trio.current_time() + TOLD_FOR
+        self._told.append((until, stream))
+        self._wake_at(until)
+
+    def _wake_at(self, time: float) -> None:
+        if self._nap is not None and time < self._nap.deadline:
+            self._nap.deadline = time
 
     def _forget_told(self) -> None:
-        while self._told and self._due() <= trio.current_time():
+        while self._told and self._told[0][0] <= trio.current_time():
             _, stream = self._told.pop(0)
             self.store.forget(stream)
             self.streams.pop(stream.number, None)
+
+    async def _close_quiet(self) -> None:
+        """Close the streams that were quiet for too long: their clients come back."""
+        for stream in list(self.streams.values()) if self._polls else ():
+            if stream.closes_at <= trio.current_time():
+                await stream.close_stream(self.settings.retry)
 
     def _kept_until(self) -> float:
         if self.session.is_busy or any(stream.response is not None for stream in self.streams.values()):
@@ -197,6 +214,8 @@ class LegacySession:
         response.on_lost = stream.detach
         stream.held, response.held = response.held, None  # the request goes on when its client has left
         self.streams[number] = stream
+        if stream.poll_after:
+            self._wake_at(stream.watch_quiet())
         if isinstance(message, Request):
             await self.session.take(message, stream, response.carrier, route)
         elif not await self.session.receive(message, response.carrier, stream):
@@ -213,6 +232,8 @@ class LegacySession:
         else:
             stream, last = self._place(last_event)
             await stream.resume(response, last)
+            if stream.poll_after:
+                self._wake_at(stream.watch_quiet())
         self._tell_attached()
 
     def ended(self) -> None:
@@ -231,6 +252,7 @@ class LegacySession:
     def _stream(self, number: int, response: Response | None) -> LegacyStream:
         is_polled = number != _STANDALONE and self._is_polled
         stream = LegacyStream(number, self.store, self.pulse, response, self.settings.retry, is_polled)
+        stream.poll_after = self.settings.poll_after if is_polled else 0.0
         stream.incarnation = self.incarnation
         stream.on_left = self.touch
         if number != _STANDALONE:
@@ -242,11 +264,12 @@ class LegacySession:
         self.touch()
 
     def _tidy(self) -> None:
-        """Forget the oldest of the streams that have ended. Raises `Overloaded` if too many are still open."""
+        """Forget the oldest of the streams that have ended, first those whose end was written. Raises `Overloaded` if
+        too many are still open."""
         most = self.settings.max_streams
         if len(self.streams) > most:
-            ended = [number for number, stream in self.streams.items() if stream.is_over]
-            for number in ended[: len(self.streams) - most]:
+            ended = sorted((not stream.is_told, number) for number, stream in self.streams.items() if stream.is_over)
+            for _, number in ended[: len(self.streams) - most]:
                 del self.streams[number]
             if len(self.streams) > most:
                 raise Overloaded("too many open streams")

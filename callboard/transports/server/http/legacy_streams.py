@@ -1,10 +1,12 @@
 """Streams of a legacy session that a client may leave and come back to: what it missed is kept, within bounds."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import attrs
+import trio
 
 from callboard.actors.outlet import Outbound
 from callboard.actors.tape import Track
@@ -13,7 +15,7 @@ from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.replay_budget import ReplayBudget
-from callboard.codecs.sse import encode_event, encode_retry
+from callboard.codecs.sse import encode_event
 from callboard.transports.held import HeldBytes
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.modern import headers_of
@@ -111,6 +113,7 @@ class LegacyStream:
     response: Response | None
     retry: float
     is_polled: bool = False
+    poll_after: float = 0.0  # seconds without an event until it is closed, for its client to come back; 0: never
     headers: tuple[tuple[bytes, bytes], ...] = ()
     incarnation: str = ""
     on_plain_end: Callable[[], None] = _nothing  # it was no stream to come back to
@@ -122,8 +125,10 @@ class LegacyStream:
     held: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of a large request
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
+    is_told: bool = attrs.field(default=False, init=False)  # its end was written
     _is_stream: bool = attrs.field(default=False, init=False)
     _last: int = attrs.field(default=0, init=False)
+    _quiet_since: float = attrs.field(default=0.0, init=False)  # if it is closed for that
     _coming: Response | None = attrs.field(default=None, init=False)  # the one that is being told what it missed
 
     def take_head(self) -> Head | None:
@@ -199,10 +204,23 @@ class LegacyStream:
             await self.response.begin((*STREAM, *self.headers))
         await self._end()
 
+    def watch_quiet(self) -> float:
+        """Begin to count how long nothing is sent. Returns `closes_at`."""
+        self._quiet_since = trio.current_time()
+        return self.closes_at
+
+    @property
+    def closes_at(self) -> float:
+        """When it is to be closed if nothing is sent until then."""
+        if not self.poll_after or self.response is None or self.is_over:
+            return math.inf
+        return self._quiet_since + self.poll_after
+
     async def close_stream(self, retry: float) -> None:
         if self.is_polled and not self.is_over:
             if self._is_stream:
-                await self._write(encode_retry(round(retry * 1000)))
+                # With its place: some clients forget the one that they came back to, if the stream has told no other.
+                await self._write(self._encode(b"", round(retry * 1000)))
             await self._begin(retry)
             await self._end()
 
@@ -298,7 +316,12 @@ class LegacyStream:
 
     def _event(self, frame: bytes, retry: int | None = None) -> bytes:
         self._last += 1
+        if self.poll_after:
+            self._quiet_since = trio.current_time()
         self._sent(frame)
+        return self._encode(frame, retry)
+
+    def _encode(self, frame: bytes, retry: int | None) -> bytes:
         return encode_event(frame, event_id=f"{self.incarnation}{self.number}-{self._last}", event=None, retry=retry)
 
     def _sent(self, frame: bytes) -> None:
@@ -317,4 +340,5 @@ class LegacyStream:
             self.on_left()
             await response.end(event)
             if self.is_over and not response.is_lost:
+                self.is_told = True
                 self.on_told(self)
