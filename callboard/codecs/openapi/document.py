@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import attrs
 import msgspec
 
+from callboard.codecs.json_schema import pointed_at
 from callboard.codecs.yaml_core import BadYaml, read_yaml
 from callboard.errors import CallboardError
 
@@ -107,16 +108,7 @@ class ApiDocument:
         """Where a reference leads; None for nothing. Raises `UnusableOperation` for one to another document."""
         if not reference.startswith("#"):
             raise UnusableOperation(f"refers to another document, which is not fetched: {reference[:200]}")
-        here: Any = self.root
-        for step in unquote(reference[1:]).split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(here, dict):
-                here = here.get(step)
-            elif isinstance(here, list) and step.isdecimal() and len(step) < 9 and int(step) < len(here):
-                here = here[int(step)]
-            else:
-                return None
-        return here
+        return pointed_at(self.root, reference[1:])
 
     def operations(self) -> Iterator[RawOperation]:
         """All that could be tools. Raises `BadOpenApi` if they are too many."""
