@@ -72,7 +72,7 @@ async def test_a_python_server_that_cannot_be_loaded_is_left_out_if_wanted(tmp_p
         async with broker.host(parking=Parking("broker")):
             assert [(one.name, one.is_up) for one in broker.behind().servers] == [("good", True)]
     [warning] = [str(line["warning"]) for line in logs if line["event"] == "config_warning"]
-    assert warning.startswith("mcpServers.bad: ")
+    assert warning.startswith("bad: ")
     assert warning.endswith("RuntimeError: no database; the server is skipped")
 
 
