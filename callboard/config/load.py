@@ -110,7 +110,10 @@ def _read_all(path: Path, *, is_running: bool) -> tuple[Report, Table, dict[str,
 def _merged(present: list[Place]) -> dict[str, Place]:
     servers: dict[str, Place] = {}
     for place in present:
-        for name, entry in Table.of(place).members.items():
+        for written, entry in Table.of(place).members.items():
+            name = "-".join(written.split()) or written
+            if name != written:
+                entry.warn(f"is called {name} here: names of tools and paths have no blanks")
             if name in servers:
                 entry.wrong(f"is already defined in {servers[name].where}, line {servers[name].node.line}")
             servers[name] = entry
