@@ -316,7 +316,8 @@ class Broker(Served):
 def _standing(backend: Backend, spec: BackendSpec | None) -> BackendStatus:
     why = ""
     if not backend.is_available:
-        words = (backend.why, telling(backend.said))
+        quiet = "no response yet" if backend.circuit.state is CircuitState.STARTING else ""
+        words = (backend.why or quiet, telling(backend.said))
         why = ": ".join(" ".join(text.split())[:FEW_WORDS] for text in words if text.strip())
     elif problems := override_problems(backend.name, backend.listings):
         why = "; ".join(problem[:FEW_WORDS] for problem in problems)

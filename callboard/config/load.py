@@ -70,6 +70,9 @@ def read_configuration(path: Path, *, is_running: bool = False, skips_invalid: b
 
 def read_root(path: Path, *, is_running: bool = False) -> tuple[Report, Place]:
     """All that the file at *path* says, not looked at. Raises `BadConfiguration`."""
+    if path.suffix == ".py":
+        told = "is a Python file, no configuration: see callboard run and callboard describe"
+        raise BadConfiguration([Mistake(file=path, line=None, message=told)])
     text, is_open = _text(path, is_running=is_running)
     is_toml = path.suffix.lower() == ".toml" or (
         path.suffix.lower() not in (".json", ".jsonc") and not text.lstrip().startswith(("{", "//", "/*"))
