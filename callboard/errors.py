@@ -173,16 +173,16 @@ class RequestTimedOut(RequestFailed):
 
     code = TIMED_OUT
 
-    def __init__(self, *, after: float) -> None:
-        super().__init__(f"timed out: no response within {after:g} s")
+    def __init__(self, *, after: float, hint: str = "") -> None:
+        super().__init__(f"timed out: no response within {after:g} s{hint}")
         self.after = after
 
 
 class BackendTimedOut(RequestTimedOut):
-    """A backend did not respond in time."""
+    """A backend did not respond in time: in that of its setting *limit*."""
 
-    def __init__(self, *, after: float, backend: str) -> None:
-        super().__init__(after=after)
+    def __init__(self, *, after: float, backend: str, limit: str) -> None:
+        super().__init__(after=after, hint=f" from {backend}: `{limit}` in the broker's configuration")
         self.data = {"origin": "broker", "reason": "deadline", "backend": backend}
 
 

@@ -41,6 +41,7 @@ from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.codecs.seal import Seal
 from callboard.config import BackendSpec, BackendTarget, Configuration, read_configuration
 from callboard.config.front import FrontSettings
+from callboard.config.loading import skip_reason
 from callboard.errors import CannotServe
 from callboard.server.middleware import Middleware
 from callboard.server.served import BackendStatus, Behind, Served
@@ -251,20 +252,19 @@ class Broker(Served):
             await self._reload(self.specs)
 
     async def _reload(self, specs: Mapping[str, BackendSpec]) -> None:
-        before, after = self._placed, {name: self.placing.place(spec) for name, spec in specs.items()}
+        after: dict[str, Placed] = {}
         plans = {}
-        for name, placed in list(after.items()):
-            if before.get(name) == placed:
-                continue
+        for name, spec in specs.items():
             try:
-                plans[name] = self._plan(name, placed)
+                placed = self.placing.place(spec)
+                if self._placed.get(name) != placed:
+                    plans[name] = self._plan(name, placed)
             except CannotServe as error:
                 if self.configuration is None or not self.configuration.skips_invalid:
                     raise
-                said = str(error).splitlines()  # between the first line and the last one is a traceback
-                why = " ".join(line[:FEW_WORDS] for line in dict.fromkeys((said[0], said[-1])))
-                log.warning("config_warning", warning=f"mcpServers.{name}: {why}; the server is skipped")
-                del after[name]
+                log.warning("config_warning", warning=f"{name}: {skip_reason(error)}; the server is skipped")
+            else:
+                after[name] = placed
         await self._control().ask(Reload(tuple(after), plans), within=RELOAD)
         self._placed = after
 
@@ -316,7 +316,8 @@ class Broker(Served):
 def _standing(backend: Backend, spec: BackendSpec | None) -> BackendStatus:
     why = ""
     if not backend.is_available:
-        words = (backend.why, telling(backend.said))
+        quiet = "no response yet" if backend.circuit.state is CircuitState.STARTING else ""
+        words = (backend.why or quiet, telling(backend.said))
         why = ": ".join(" ".join(text.split())[:FEW_WORDS] for text in words if text.strip())
     elif problems := override_problems(backend.name, backend.listings):
         why = "; ".join(problem[:FEW_WORDS] for problem in problems)

@@ -29,6 +29,9 @@ MOST_LINES: Final = 10
 MOST_CANDIDATES: Final = 5
 """Candidates of an ambiguous name that stand in the line; `--json` has all."""
 
+UNTRUSTED: Final = ("self-signed certificate", "unable to get local issuer")
+"""Words of OpenSSL for a certificate that no known CA has signed."""
+
 _KINDS: Final[tuple[tuple[type[Exception], Exit, str], ...]] = (
     (BadArgument, Exit.USAGE, "usage"),
     (CannotWrite, Exit.CANNOT_WRITE, "cannot_write"),
@@ -103,6 +106,8 @@ def told(error: Exception) -> str:
             text += "; open: " + ", ".join(_pages(error.data))
         elif candidates := _candidates(error.data):
             text += f": {', '.join(candidates)}"
+    if isinstance(error, CannotConnect) and any(words in text for words in UNTRUSTED):
+        text += "; trust it with --cacert FILE"
     text = "; ".join([text, *getattr(error, "__notes__", ())])
     return " ".join(text.split()) if isinstance(error, ServerRefused) else text.rstrip()
 

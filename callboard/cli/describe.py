@@ -113,7 +113,7 @@ def _notes(one: Tool | Prompt) -> str:
 def complete(
     target: Target,
     of: Annotated[str, Parameter(name="REF", help="Name of a prompt, or a resource template: weather://{city}/now.")],
-    argument: Annotated[str, Parameter(name="ARGUMENT", help="Name of its argument.")],
+    argument: Annotated[str, Parameter(name="ARGUMENT", help="Name of its argument; or key=value.")],
     value: Annotated[str, Parameter(name="VALUE", help="The beginning that was typed.")] = "",
     /,
     *settled: Annotated[str, Parameter(name="SETTLED", help="Arguments that are settled already: key=value.")],
@@ -122,9 +122,10 @@ def complete(
     """Print the values that a server suggests for an argument of a prompt or resource template."""
 
     async def action(talk: Talk) -> Exit:
+        name, begin = argument.split("=", 1) if "=" in argument and not value else (argument, value)
         for text in (of, argument, value):
             checked_utf8(text, "argument")
-        found = await talk.client.complete(of, argument, value, settled=read_texts(settled) or None)
+        found = await talk.client.complete(of, name, begin, settled=read_texts(settled) or None)
         if options.json:
             talk.output.json({"values": list(found), "total": found.total, "has_more": found.has_more})
             return Exit.FINE

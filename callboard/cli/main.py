@@ -79,7 +79,8 @@ def _one_line(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
         extra = " ".join(error.unused_tokens or ())
         command = " ".join(("callboard", *(error.command_chain or ())))
-        return f"callboard: unexpected argument: {extra}; see {command} --help"
+        hint = f"{command} --json > {extra} writes a file" if extra.endswith(".json") else f"see {command} --help"
+        return f"callboard: unexpected argument: {extra}; {hint}"
     return f"callboard: {' '.join(str(error).split())}"
 
 

@@ -15,7 +15,6 @@ from callboard.cli.serve_flags import Json
 from callboard.cli.top import Address, AdminToken, look
 from callboard.cli.top_tables import server_state, server_why
 from callboard.cli.top_text import count, duration, number, part, rows_of, size, span, word
-from callboard.supervisor.last_words import telling
 
 STATUS_EXAMPLES: Final = """\
 Examples:
@@ -165,8 +164,7 @@ def _server_lines(summary: Mapping[str, Any]) -> list[Text]:
     for row in down[:MOST_DOWN]:
         line = Text(f"  {word(row['name']):{wide}}  ")
         line.append(f"{server_state(row):{state}}", "red")
-        why = ": ".join(text for text in (word(row["why"]), telling(row["said"])) if text)
-        line.append(f"  {server_why({**row, 'why': why})}")
+        line.append(f"  {server_why(row)}")
         restarts = number(row["restarts"])
         line.append(f", {restarts:,.0f} restart{'s' if restarts != 1 else ''}" if restarts else "")
         found.append(line)

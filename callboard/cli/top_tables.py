@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from callboard.cli.top_text import count, duration, number, part, rows_of, size, span, tenths, word
+from callboard.supervisor.last_words import telling
 
 TopRow: TypeAlias = Mapping[str, Any]
 
@@ -89,13 +90,15 @@ def server_state(row: TopRow) -> str:
 
 
 def server_why(row: TopRow) -> str:
-    """Why it is not up, and when it is tried again."""
+    """Why it is not up, with its last words, and when it is tried again."""
     if row.get("is_up") is True:
         withheld = number(row.get("withheld")) or 0
         return f"{withheld:,.0f} tools wait for approval" if withheld else ""
     again = number(row.get("next_try"))
     soon = "" if again is None else " (next try in a moment)" if again < 1 else f" (next try in {span(again)})"
-    return word(row.get("why")) + soon
+    said = row.get("said")
+    why = (word(row.get("why")), telling([word(line) for line in said]) if isinstance(said, list) else "")
+    return ": ".join(text for text in why if text) + soon
 
 
 SERVERS: Final = (

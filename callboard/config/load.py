@@ -70,6 +70,9 @@ def read_configuration(path: Path, *, is_running: bool = False, skips_invalid: b
 
 def read_root(path: Path, *, is_running: bool = False) -> tuple[Report, Place]:
     """All that the file at *path* says, not looked at. Raises `BadConfiguration`."""
+    if path.suffix == ".py":
+        told = "is a Python file, no configuration: see callboard run and callboard describe"
+        raise BadConfiguration([Mistake(file=path, line=None, message=told)])
     text, is_open = _text(path, is_running=is_running)
     is_toml = path.suffix.lower() == ".toml" or (
         path.suffix.lower() not in (".json", ".jsonc") and not text.lstrip().startswith(("{", "//", "/*"))
@@ -110,7 +113,10 @@ def _read_all(path: Path, *, is_running: bool) -> tuple[Report, Table, dict[str,
 def _merged(present: list[Place]) -> dict[str, Place]:
     servers: dict[str, Place] = {}
     for place in present:
-        for name, entry in Table.of(place).members.items():
+        for written, entry in Table.of(place).members.items():
+            name = "-".join(written.split()) or written
+            if name != written:
+                entry.warn(f"is called {name} here: names of tools and paths have no blanks")
             if name in servers:
                 entry.wrong(f"is already defined in {servers[name].where}, line {servers[name].node.line}")
             servers[name] = entry

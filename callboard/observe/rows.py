@@ -354,7 +354,7 @@ def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
         "state": backend.circuit.state.value,
         "is_up": is_up,
         "required": backend.settings.required,
-        "why": None if is_up else clip(backend.why or "not connected"),
+        "why": None if is_up else clip(backend.why or "no response yet"),
         "next_try": None if backend.next_try is None else round(max(0.0, backend.next_try - trio.current_time()), 1),
         "transport": None if shared is None else transport_of(shared.link),
         "revision": None if backend.agreed is None else backend.agreed.revision.value,

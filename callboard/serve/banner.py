@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _COMMAND: Final = "callboard"
 
+NO_VERSION: Final = "0"
+"""Version of a server whose author has named none."""
+
 
 def announce(ready: Ready) -> None:
     """Say where the server is, and how to connect."""
@@ -42,8 +45,9 @@ def as_text(ready: Ready) -> str:
     """For people."""
     info, url = ready.info, _url(ready)
     ours = "" if info.name == _COMMAND else f" (callboard {__version__})"
+    version = "" if info.version == NO_VERSION else f" {info.version}"
     lines = [
-        f"{info.name} {info.version}{ours}",
+        f"{info.name}{version}{ours}",
         *(f"  {one.transport:<5} {one.url or 'standard input and output'}" for one in ready.listening),
     ]
     if ready.workers > 1:

@@ -52,7 +52,9 @@ async def keep(broker: Broker, worker: Worker, settings: Settings, asked: trio.E
     async with AsyncExitStack() as stack:
         bound = await stack.enter_async_context(listen(BindAddress.parse(f"unix:{keeper_path(worker.folder)}")))
         root = await stack.enter_async_context(open_tree(tree.keeper()))
-        keeper = BackendKeeper(root, limits)
+        keeper = BackendKeeper(
+            root, limits, skips_invalid=broker.configuration is not None and broker.configuration.skips_invalid
+        )
         control = KeeperControl(worker, keeper)
         crowd = ConnectionLimit(MAX_INNER)
         root.spawn(control, name="parent", shutdown=0)

@@ -13,6 +13,7 @@ from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.openapi.requests import ApiRequest
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
 from callboard.server.content.errors import ToolError
+from callboard.supervisor import get_logger
 from callboard.transports.client.pool import Origin, Pool
 
 API_TIME: Final = 30.0
@@ -20,6 +21,11 @@ API_TIME: Final = 30.0
 
 MAX_API_ANSWER: Final = 2_900_000
 """Largest answer of an API that is read, in bytes. In Base64, as pictures are sent, it fits a message of 4 MiB."""
+
+MAX_REASON: Final = 200
+"""Characters of a reason in the log."""
+
+log = get_logger("callboard.handlers")
 
 
 @attrs.define(eq=False)
@@ -45,7 +51,8 @@ class ApiClient:
         """Raises `ToolError` if there is no answer, in words for the model."""
         try:
             return await self.ask(request, MAX_API_ANSWER)
-        except CannotConnect:
+        except CannotConnect as error:
+            log.warning("api_not_reached", reason=str(error)[:MAX_REASON])
             raise ToolError("the API cannot be reached") from None
         except ConnectionLost:
             raise ToolError("the connection to the API was lost; whether it did something is not known") from None

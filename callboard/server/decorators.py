@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, overload
 
+import attrs
+
 from callboard.actors.changes import Change, ListChanged
 from callboard.actors.rules import checked_scopes
 from callboard.codecs.bridge.tasks import EXTENSION
@@ -90,6 +92,7 @@ class Decorators(ABC):
         title: str | None = ...,
         description: str | None = ...,
         annotations: ToolAnnotations | None = ...,
+        read_only: bool | None = ...,
         icons: Sequence[Icon] = ...,
         meta: JSONObject | None = ...,
         scopes: Iterable[str] = ...,
@@ -110,6 +113,7 @@ class Decorators(ABC):
         title: str | None = None,
         description: str | None = None,
         annotations: ToolAnnotations | None = None,
+        read_only: bool | None = None,
         icons: Sequence[Icon] = (),
         meta: JSONObject | None = None,
         scopes: Iterable[str] = (),
@@ -127,9 +131,12 @@ class Decorators(ABC):
         go on as tasks: an optional one after *task_after* seconds, if its client knows tasks; a required one at once.
         *ui* is the page that shows the result (see `app`); a tool of the *visibility* `app` alone is for that page and
         not for the model. With `loop="asyncio"` an async function runs on asyncio, in a thread beside Trio's; default:
-        the server's loop.
+        the server's loop. *read_only*: whether it changes nothing, for hosts that ask their user before changes; short
+        for the `read_only_hint` of *annotations*.
         """
         check_decorated(function, "tool")
+        if read_only is not None:
+            annotations = attrs.evolve(annotations or ToolAnnotations(), read_only_hint=read_only)
         needed, policy, said = checked_scopes(scopes), task_policy(task, task_after), with_page(meta, ui, visibility)
         if policy is not None and all(one.id != EXTENSION for one in self.extensions):
             self.extend(Tasks())

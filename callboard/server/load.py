@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 import re
 import sys
 import traceback
@@ -14,7 +15,7 @@ from callboard.server.server import Server
 
 DEFAULT_NAME: Final = "server"
 
-_OURS: Final = (__file__, "<frozen importlib")
+_OURS: Final = (f"{Path(__file__).parents[1]}{os.sep}", "<frozen importlib")
 _MODULE: Final = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>[^\W\d]\w*))?")
 
 

@@ -1,9 +1,11 @@
 """How actors end, as values."""
 
+import sysconfig
 import traceback
 from collections import deque
 from enum import Enum
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import attrs
@@ -16,6 +18,9 @@ FAILURE_TEXT: Final = 200
 
 FRAMES: Final = 5
 """Frames of a crash that go into the log: enough to find the line, and one line long."""
+
+LIBRARIES: Final = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), str(Path(__file__).parents[1]), "<")
+"""Where code lies that is not the user's: what a user looks for is the line of their own code."""
 
 
 class How(Enum):
@@ -57,7 +62,14 @@ def where(error: BaseException | None) -> str:
     """The innermost frames in which *error* arose, for the log: places, and no values."""
     if error is None:
         return ""
-    frames = deque(traceback.walk_tb(leaves(error)[0].__traceback__), maxlen=FRAMES)
+    frames: deque[tuple[FrameType, int]] = deque(maxlen=FRAMES)
+    own = None
+    for frame in traceback.walk_tb(leaves(error)[0].__traceback__):
+        frames.append(frame)
+        if not frame[0].f_code.co_filename.startswith(LIBRARIES):
+            own = frame
+    if own is not None and own not in frames:  # deep in a library
+        frames[0] = own
     return " < ".join(f"{Path(f.f_code.co_filename).name}:{line} {f.f_code.co_name}" for f, line in reversed(frames))
 
 

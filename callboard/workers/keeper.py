@@ -34,7 +34,7 @@ from callboard.codecs.revisions import MODERN
 from callboard.codecs.routing import read_route
 from callboard.config import BackendSpec, OpenApiTarget, PythonTarget, Remote
 from callboard.config.front import FrontSettings
-from callboard.config.loading import loaded
+from callboard.config.loading import loaded, skip_reason
 from callboard.errors import CannotServe
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
 from callboard.transports.limits import Settings
@@ -108,10 +108,13 @@ class BackendKeeper:
 
     root: Supervisor
     settings: Settings
+    skips_invalid: bool = False
+    """Whether a server that cannot be loaded is left out; it is an error otherwise."""
     closing: trio.Event = attrs.field(factory=trio.Event, init=False)
     _run: str = attrs.field(factory=lambda: secrets.token_hex(4), init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _plans: dict[str, KeptPlan] = attrs.field(factory=dict, init=False)
+    _skipped: dict[str, str] = attrs.field(factory=dict, init=False)
     _token: str = attrs.field(default="", init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _reloading: trio.Lock = attrs.field(factory=trio.Lock, init=False)
@@ -128,12 +131,9 @@ class BackendKeeper:
             wanted = {spec.name: _kept_spec(spec) for spec in backends if is_kept(spec) is not False}
             for spec in wanted.values():
                 _check_awake(spec)
-            new = {
-                name: KeptPlan(spec, _placed(spec), self._new_name())
-                for name, spec in wanted.items()
-                if name not in self._plans or self._plans[name].spec != spec
-            }
-            over = [plan for name, plan in self._plans.items() if name in new or name not in wanted]
+            new, skipped = self._new_plans(wanted)
+            self._skipped = skipped
+            over = [plan for name, plan in self._plans.items() if name in new or name in skipped or name not in wanted]
             for plan in over:
                 del self._plans[plan.spec.name]
             self.told()
@@ -144,6 +144,20 @@ class BackendKeeper:
             for plan in new.values():
                 await self._start(plan)
             self.told()
+
+    def _new_plans(self, wanted: dict[str, BackendSpec]) -> tuple[dict[str, KeptPlan], dict[str, str]]:
+        """Plans for what is new or another one, and why others are left out. Raises `CannotServe`."""
+        new, skipped = {}, {}
+        for name, spec in wanted.items():
+            if name in self._plans and self._plans[name].spec == spec:
+                continue
+            try:
+                new[name] = KeptPlan(spec, _placed(spec), self._new_name())
+            except CannotServe as error:
+                if not self.skips_invalid:
+                    raise
+                skipped[name] = skip_reason(error)
+        return new, skipped
 
     async def _start(self, plan: KeptPlan) -> None:
         self._plans[plan.spec.name] = plan
@@ -175,6 +189,7 @@ class BackendKeeper:
         return KeptList(
             self._token,
             {name: None if plan.is_left else plan.incarnation for name, plan in self._plans.items()},
+            self._skipped,
         )
 
     async def wait_other(self, token: str, within: float) -> KeptList:

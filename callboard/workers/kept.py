@@ -27,7 +27,7 @@ from callboard.codecs.caller import Caller, caller_of_key, write_caller
 from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.revisions import LATEST
 from callboard.config import BackendSpec
-from callboard.errors import CallboardError, CannotConnect
+from callboard.errors import CallboardError, CannotConnect, CannotServe
 from callboard.supervisor import Actor, Backoff, Fact, Intensity, get_logger
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.client.http import HttpLink
@@ -87,6 +87,8 @@ class KeptList(msgspec.Struct, frozen=True):
 
     token: str = ""
     backends: dict[str, str | None] = {}
+    skipped: dict[str, str] = {}
+    """Those that are left out, as they cannot be loaded, and why."""
 
 
 class KeptState(msgspec.Struct, frozen=True):
@@ -157,7 +159,7 @@ class KeptBackends:
             pool.close()
         if status != 200:
             raise CannotConnect(f"the keeper of the backends answered with HTTP {status}")
-        before = self._elsewhere
+        before = self._elsewhere, self._known.skipped
         try:
             self._known = _read_list(body)
         except msgspec.MsgspecError:
@@ -165,7 +167,7 @@ class KeptBackends:
         for link in list(self._links):
             if self._known.backends.get(link.name) != link.incarnation:
                 link.drop("the server was started anew")
-        return self._elsewhere != before
+        return (self._elsewhere, self._known.skipped) != before
 
     def lose(self) -> None:
         """The keeper is gone."""
@@ -178,6 +180,8 @@ class KeptBackends:
         return {name for name, incarnation in self._known.backends.items() if incarnation is None}
 
     def place(self, spec: BackendSpec) -> Placed:
+        if (why := self._known.skipped.get(spec.name)) is not None:
+            raise CannotServe(why)
         if spec.settings.local or self._known.backends.get(spec.name, "") is None:
             return Placed(spec.settings, spec.target, spec.auth)
         ways = self._ways.get(spec.name)

@@ -32,11 +32,10 @@ async def dice(sides: Annotated[int, Meta(ge=2, le=100)] = 6) -> int:
 
 
 # A result with a schema
-import attrs
+from msgspec import Struct
 
 
-@attrs.frozen
-class Price:
+class Price(Struct):
     amount: float
     currency: str = "EUR"
 
@@ -97,8 +96,7 @@ async def check(*, ctx: Context) -> str:
 
 
 # A question to the user
-@attrs.frozen
-class Address:
+class Address(Struct):
     street: str
 
 
@@ -109,10 +107,7 @@ async def deliver(*, ctx: Context) -> str:
 
 
 # A hint that a tool only reads
-from callboard import ToolAnnotations
-
-
-@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+@server.tool(read_only=True)
 async def stock() -> int:
     """How much is there."""
     return 3

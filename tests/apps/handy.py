@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import attrs
 from msgspec import Meta
 
-from callboard import Audio, Context, Doc, Image, Server, ToolAnnotations
+from callboard import Audio, Context, Doc, Image, Server
 
 server = Server("handy", version="1")
 
@@ -33,7 +33,7 @@ async def size(text: str) -> str:
     return str(len(text))
 
 
-@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+@server.tool(read_only=True)
 async def plot(
     points: list[Point],
     colour: Annotated[Literal["red", "green"], Doc("Of the line.")] = "red",

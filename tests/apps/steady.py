@@ -2,7 +2,7 @@
 
 import trio
 
-from callboard import Server, ToolAnnotations, ToolError
+from callboard import Server, ToolError
 
 server = Server("steady", version="1.0.0")
 turns = trio.CapacityLimiter(1)
@@ -14,7 +14,7 @@ async def echo(text: str) -> str:
     return text
 
 
-@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+@server.tool(read_only=True)
 async def now() -> str:
     """Only reads, and needs nothing."""
     return "now"

@@ -24,8 +24,8 @@ from callboard.testing import Refusal
 from tests.broker.back import text
 from tests.broker.front import backend, brokered, peer
 from tests.broker.rules_stage import ALICE, made
+from tests.broker.task_stage import back_with_tasks, create, fetch
 from tests.broker.test_task_matrix import ABLE, final
-from tests.broker.test_tasks import back_with_tasks, create, fetch
 from tests.shared import ROOT
 from tests.transports.server.http.stage import serving
 

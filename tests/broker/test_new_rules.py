@@ -33,7 +33,7 @@ from tests.broker.rules_stage import (
     raw_answer,
     stood,
 )
-from tests.broker.test_tasks import back_with_tasks, create, stand
+from tests.broker.task_stage import back_with_tasks, create, stand
 
 # Rules that change.
 

@@ -176,6 +176,7 @@ async def test_a_backend_that_takes_too_long_is_cancelled_and_the_client_told(
             await client.finish(begun)
         assert (late.value.code, trio.current_time()) == (-31002, 7)
         assert (late.value.data["reason"], late.value.data["origin"]) == ("deadline", "broker")
+        assert "from back: `timeout` in the broker's configuration" in str(late.value)
         _, cancelled = await back.hear("notifications/cancelled")
         assert cancelled["params"]["requestId"] == request["id"]
 

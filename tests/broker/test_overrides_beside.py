@@ -26,9 +26,9 @@ from callboard.testing import Refusal
 from tests.broker.back import text, tool
 from tests.broker.front import backend, brokered, peer
 from tests.broker.rules_stage import ALICE
+from tests.broker.task_stage import back_with_tasks, standing
 from tests.broker.test_overrides import BOOK, ERAS, SCHEMA, back, before
 from tests.broker.test_task_matrix import ABLE, final
-from tests.broker.test_tasks import back_with_tasks, standing
 from tests.serve.test_auditing import about
 from tests.serve.test_serve import call, post, served
 from tests.transports.server.http.stage import serving

@@ -72,7 +72,7 @@ async def test_a_python_server_that_cannot_be_loaded_is_left_out_if_wanted(tmp_p
         async with broker.host(parking=Parking("broker")):
             assert [(one.name, one.is_up) for one in broker.behind().servers] == [("good", True)]
     [warning] = [str(line["warning"]) for line in logs if line["event"] == "config_warning"]
-    assert warning.startswith("mcpServers.bad: ")
+    assert warning.startswith("bad: ")
     assert warning.endswith("RuntimeError: no database; the server is skipped")
 
 
@@ -110,6 +110,7 @@ async def test_a_signal_before_it_is_ready_ends_it_at_once_and_unannounced(
     number: signal.Signals, autojump_clock: MockClock
 ) -> None:
     back = Back(holds={"server/discover", "initialize"})
+    broker = Broker([backend(back.ways)])
     announced: list[Ready] = []
     is_interrupted = False
     with capture_logs() as logs:
@@ -117,11 +118,12 @@ async def test_a_signal_before_it_is_ready_ends_it_at_once_and_unannounced(
 
             async def interrupt() -> None:
                 await trio.sleep(3)
+                assert [one.why for one in broker.behind().servers] == ["no response yet"]
                 signal.raise_signal(number)
 
             nursery.start_soon(interrupt)
             try:
-                await _run(Broker([backend(back.ways)]), {"http": 0, "on_ready": announced.append})
+                await _run(broker, {"http": 0, "on_ready": announced.append})
             except KeyboardInterrupt:
                 is_interrupted = True
     assert trio.current_time() < 4

@@ -1,78 +1,37 @@
-"""Tasks (BRIDGING.md, 14): a client that knows them has its own; for others the broker sees them through."""
+"""Tasks (BRIDGING.md, 14): a client that knows them has its own."""
 
 from contextlib import AsyncExitStack
-from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.broker import pool, tasks
-from callboard.actors.broker.task_drive import FAREWELL
+from callboard.actors.broker import tasks
 from callboard.codecs.caller import ANYBODY
-from callboard.codecs.revisions import MODERN, Revision, meta
-from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
-from callboard.codecs.tasks import LONGEST_POLL, SHORTEST_POLL
+from callboard.codecs.revisions import Revision, meta
+from callboard.codecs.revisions.revision import R3, R4, R5
 from callboard.config import Remote
 from callboard.errors import OVERLOADED
-from callboard.testing import Answer, Peer, Refusal
+from callboard.testing import Answer, Refusal
 from callboard.transports.client.process import Command
-from tests.broker.back import Back, Line, form, named, text, tool
+from tests.broker.back import Back, form, named, text, tool
 from tests.broker.front import backend, brokered, peer
-from tests.client.stage import EVERYTHING, Json
+from tests.broker.task_stage import (
+    BOOK,
+    EXTENSION,
+    THERE,
+    back_with_tasks,
+    create,
+    fetch,
+    related,
+    stand,
+    standing,
+)
+from tests.client.stage import Json
 from tests.node import needs_npm, node
 from tests.servers.running import EVERYTHING as REFERENCE
 from tests.servers.running import listening, packages
-
-TASKS: Final[Json] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-THERE: Final = "their-own-id"
-BOOK: Final[Json] = {"name": "book", "arguments": {"day": "fri"}}
-EXTENSION: Final = "io.modelcontextprotocol/tasks"
-
-
-def back_with_tasks(support: str = "optional", **more: Any) -> Back:
-    tools = [tool("book", execution={"taskSupport": support}), tool("other")]
-    return Back(R4, tools=tools, capabilities={**EVERYTHING, "tasks": TASKS}, **more)
-
-
-def standing(status: str = "working", **more: Any) -> Json:
-    times = {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"}
-    return {"taskId": THERE, "status": status, "ttl": 60_000, "pollInterval": 2000, **times, **more}
-
-
-def related(task: str) -> Json:
-    return {meta.RELATED_TASK: {"taskId": task}}
-
-
-async def create(client: Peer, back: Back, **more: Any) -> tuple[Line, Json]:
-    """Have a call become a task: where it is, and as the client knows it."""
-    begun = await client.begin("tools/call", **BOOK, task={"ttl": 60_000})
-    line, request = await back.hear()
-    assert request["params"]["task"] == {"ttl": 60_000}
-    await line.answer(request, task=standing(**more))
-    created = await client.finish(begun)
-    task: Json = created["task"]
-    return line, task
-
-
-async def fetch(client: Peer, back: Back, task: Json, **result: Any) -> Json:
-    begun = await client.begin("tasks/result", taskId=task["taskId"])
-    line, request = await back.hear("tasks/result")
-    assert request["params"]["taskId"] == THERE
-    await line.answer(request, **result)
-    return await client.finish(begun)
-
-
-async def stand(client: Peer, back: Back, task: Json, method: str = "tasks/get", status: str = "working") -> Json:
-    begun = await client.begin(method, taskId=task["taskId"])
-    line, request = await back.hear(method)
-    assert request["params"]["taskId"] == THERE
-    await line.answer(request, **standing(status))
-    return await client.finish(begun)
-
-
-# Both sides have them.
 
 
 async def test_a_task_goes_by_an_id_of_ours_from_its_beginning_to_its_outcome(autojump_clock: MockClock) -> None:
@@ -292,162 +251,6 @@ async def test_what_is_no_task_is_the_backends_fault(autojump_clock: MockClock) 
             with pytest.raises(Refusal) as refused:
                 await client.finish(begun)
             assert refused.value.data["reason"] == "invalid_backend_result"
-
-
-# Only the backend has them.
-
-
-async def drive(back: Back, *states: str, **result: Any) -> tuple[Line, list[float]]:
-    """Play a tool that runs as a task to its outcome. Returns where, and when it was looked at."""
-    line, request = await back.hear()
-    assert request["params"]["task"]["ttl"] > 0
-    await line.answer(request, task=standing())
-    looks = [trio.current_time()]
-    for status in states:
-        _, request = await back.hear("tasks/get")
-        assert request["params"] == {"taskId": THERE}
-        looks.append(trio.current_time())
-        await line.answer(request, **standing(status))
-    _, request = await back.hear("tasks/result")
-    assert request["params"]["taskId"] == THERE
-    if result:
-        await line.answer(request, **result, _meta=related(THERE))
-    return line, looks
-
-
-@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}], ids=["mute", "asked"])
-@pytest.mark.parametrize("revision", [R1, R2, R3, R4, R5], ids=str)
-async def test_a_call_that_must_be_a_task_is_a_plain_call_to_its_client(
-    revision: Revision, capabilities: Json, autojump_clock: MockClock
-) -> None:
-    back = back_with_tasks("required")
-    async with brokered(back.ways) as host, peer(host, revision, capabilities=capabilities) as client:
-        begun = await client.begin("tools/call", **BOOK)
-        _, looks = await drive(back, "working", "working", "completed", **text("done"))
-        done = await client.finish(begun)
-        assert done["content"] == text("done")["content"]
-        assert meta.RELATED_TASK not in done["_meta"]
-        assert [later - sooner for sooner, later in pairwise(looks)] == [2, 2, 2]
-        assert not back.told("tasks/cancel")
-
-
-async def test_how_often_a_task_is_looked_at_has_bounds(autojump_clock: MockClock) -> None:
-    back = back_with_tasks("required")
-    async with brokered(back.ways) as host, peer(host, R4, capabilities={}) as client:
-        for said, pause in ((0, SHORTEST_POLL), (10**9, LONGEST_POLL)):
-            begun = await client.begin("tools/call", **BOOK)
-            line, request = await back.hear()
-            began = trio.current_time()
-            await line.answer(request, task=standing(pollInterval=said))
-            _, request = await back.hear("tasks/get")
-            assert trio.current_time() - began == pytest.approx(pause)
-            await line.refuse(request, -32603, "lost it")
-            with pytest.raises(Refusal, match="-32603: lost it"):
-                await client.finish(begun)
-
-
-async def test_a_task_that_never_ends_costs_its_caller_one_cap_and_is_cancelled(autojump_clock: MockClock) -> None:
-    back = back_with_tasks("required")
-    async with brokered(backend(back.ways, cap=9.0)) as host, peer(host, R4, capabilities={}) as client:
-        begun, began = await client.begin("tools/call", **BOOK), trio.current_time()
-        line, request = await back.hear()
-        await line.answer(request, task=standing())
-        for _ in range(4):
-            _, request = await back.hear("tasks/get")
-            await line.answer(request, **standing())
-        with pytest.raises(Refusal) as late:
-            await client.finish(begun)
-        assert late.value.data["reason"] == "deadline"
-        assert trio.current_time() - began == 10
-        _, request = await back.hear("tasks/cancel")
-        assert request["params"] == {"taskId": THERE}
-
-
-@pytest.mark.parametrize("revision", [R3, R4, R5], ids=str)
-async def test_questions_of_a_driven_task_reach_the_client_whose_call_it_is(
-    revision: Revision, autojump_clock: MockClock
-) -> None:
-    back, seen = back_with_tasks("required"), list[Json]()
-
-    def answer(params: Json) -> Json:
-        seen.append(params)
-        return named("ada")
-
-    answers: dict[str, Answer] = {"elicitation/create": answer}
-    async with brokered(back.ways) as host, peer(host, revision, answers=answers) as client:
-        got: list[Json] = []
-
-        async def call() -> None:
-            got.append(await client.call("book", day="fri"))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(call)
-            line, _ = await drive(back, "working", "input_required")
-            [request] = [one for one in line.heard if one.get("method") == "tasks/result"]
-            asked = await line.ask("elicitation/create", **form(), _meta=related(THERE))
-            assert (await line.answered(asked))["result"] == {**named("ada"), "_meta": related(THERE)}
-            await trio.sleep(300)  # it works on: no word for longer than a plain call may take
-            await line.answer(request, **text("done"), _meta=related(THERE))
-        assert got[0]["content"][0]["text"] == "done"
-        assert meta.RELATED_TASK not in str(seen)
-        assert revision in MODERN or len(back.told("tools/call")) == 1
-
-
-@pytest.mark.parametrize("revision", [R4, R5], ids=str)
-@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}], ids=["mute", "asked"])
-async def test_a_client_that_cancels_its_call_cancels_the_task(
-    revision: Revision, capabilities: Json, autojump_clock: MockClock
-) -> None:
-    back = back_with_tasks("required")
-    async with brokered(back.ways) as host, peer(host, revision, capabilities=capabilities) as client:
-        begun = await client.begin("tools/call", **BOOK)
-        line, request = await back.hear()
-        await line.answer(request, task=standing())
-        await wait_all_tasks_blocked()
-        await client.say({"method": "notifications/cancelled", "params": {"requestId": begun}})
-        _, request = await back.hear("tasks/cancel")
-        assert request["params"] == {"taskId": THERE}
-        await line.answer(request, **standing("cancelled"))
-        await wait_all_tasks_blocked()
-        assert not back.told("notifications/cancelled")
-        assert not client.heard
-
-
-async def test_a_client_that_gives_up_one_call_after_the_other_is_told_of_only_so_often(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each withdrawal of a task waits for the backend, which does not answer."""
-    monkeypatch.setattr(pool, "MAX_WITHDRAWALS", 4)  # of which one address may have three
-    back = back_with_tasks("required")
-    async with brokered(back.ways) as host, peer(host, R5) as client:
-        for number in range(5):
-            begun = await client.begin("tools/call", **BOOK)
-            line, request = await back.hear()
-            await line.answer(request, task={**standing(), "taskId": f"task-{number}"})
-            await wait_all_tasks_blocked()
-            await client.say({"method": "notifications/cancelled", "params": {"requestId": begun}})
-            await wait_all_tasks_blocked()
-        assert len(back.told("tasks/cancel")) == 3
-        await trio.sleep(FAREWELL + 1)
-        begun = await client.begin("tools/call", **BOOK)
-        line, request = await back.hear()
-        await line.answer(request, task=standing())
-        await wait_all_tasks_blocked()
-        await client.say({"method": "notifications/cancelled", "params": {"requestId": begun}})
-        await wait_all_tasks_blocked()
-        assert len(back.told("tasks/cancel")) == 4
-
-
-async def test_a_driven_task_that_fails_fails_the_call(autojump_clock: MockClock) -> None:
-    back = back_with_tasks("required")
-    async with brokered(back.ways) as host, peer(host, R5) as client:
-        begun = await client.begin("tools/call", **BOOK)
-        line, _ = await drive(back, "failed")
-        [request] = [one for one in line.heard if one.get("method") == "tasks/result"]
-        await line.refuse(request, -32050, "no room")
-        with pytest.raises(Refusal, match="no room") as refused:
-            await client.finish(begun)
-        assert refused.value.data["cause"]["code"] == -32050
 
 
 # The extension of 2026-07-28: see test_task_matrix.py.

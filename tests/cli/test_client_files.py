@@ -213,6 +213,7 @@ def test_describe_prints_definitions_as_json() -> None:
 
 def test_complete_prints_what_a_server_suggests() -> None:
     assert piped("complete", APP, "travel", "to", "O").stdout == "Oslo\nOdda\n"
+    assert piped("complete", APP, "travel", "to=O").stdout == "Oslo\nOdda\n"
     assert piped("complete", APP, "travel", "to", "O", "start=Oslo").stdout == "Odda\n"
     assert json.loads(piped("complete", APP, "travel", "to", "B", "--json").stdout)["values"] == ["Bergen"]
 
@@ -256,7 +257,8 @@ def test_a_certificate_of_its_own_is_trusted_if_its_ca_is_named_or_nothing_is_ve
     with served(f"{APP}:server", "--tls-cert", str(certificate), "--tls-key", str(key), "--allow-host", "*") as here:
         url = here.http.replace("http://127.0.0.1", "https://localhost")
         refused = piped("call", url, "size", "text=abc")
-        assert (refused.returncode, "CERTIFICATE_VERIFY_FAILED" in refused.stderr) == (3, True)
+        assert refused.stderr.endswith("self-signed certificate; trust it with --cacert FILE\n")
+        assert refused.returncode == 3
         assert piped("call", url, "size", "text=abc", "--cacert", str(certificate)).stdout == "3\n"
         trusting = piped("call", url, "size", "text=abc", "--insecure")
         assert trusting.stdout == "3\n"

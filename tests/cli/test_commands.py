@@ -293,6 +293,7 @@ def test_whoever_has_seen_enough_may_stop_reading() -> None:
         (["list", "http+unix://%2Fnowhere.sock/mcp"], 3, "unix:/nowhere.sock: No such file or directory"),
         (["list", "--"], 2, "TARGET"),
         (["list", APP, "--", "python"], 2, "unexpected argument"),
+        (["bench", APP, "a.json"], 2, "callboard bench --json > a.json writes a file"),
         (["list", "--", "no-such-command"], 3, "no-such-command: No such file or directory"),
         (["list", "--", "false"], 3, "the server exited with 1"),
         (["call", APP, "nothing"], 4, "nothing (-32602)"),

@@ -159,7 +159,9 @@ def test_a_taken_address_is_said_so() -> None:
     assert done.stderr == f"callboard: 127.0.0.1:{port}: address already in use\n"
 
 
-@pytest.mark.parametrize("source", ["import nothing_like_it\n", "raise SystemExit(3)\n", "1 / 0\n"])
+@pytest.mark.parametrize(
+    "source", ["import nothing_like_it\n", "raise SystemExit(3)\n", "import callboard; callboard.Server('x').tool(3)\n"]
+)
 def test_a_file_that_does_not_load_shows_its_author_where(source: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(source)

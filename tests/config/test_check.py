@@ -97,6 +97,8 @@ def test_scripts_get_json(good: Path, bad: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("server = None")
+    assert "is a Python file, no configuration" in piped("check", str(tmp_path / "app.py")).stderr
     done = piped("check", str(tmp_path / "none.toml"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"{tmp_path}/none.toml: No such file or directory\n"

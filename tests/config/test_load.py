@@ -315,6 +315,18 @@ def test_the_questions_of_vs_code_are_explained(tmp_path: Path) -> None:
     assert "write a path" in folder.message
 
 
+@pytest.mark.finding("newcomer-H6")
+def test_blanks_in_a_name_become_hyphens_and_two_names_stay_two(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {" My  Server": {"command": "true"}, "other": {"command": "true"}}}')
+    found = read_configuration(file)
+    assert [spec.name for spec in found.backends] == ["My-Server", "other"]
+    assert "is called My-Server here" in str(found.warnings[0])
+    file.write_text('{"mcpServers": {"My Server": {"command": "true"}, "My-Server": {"command": "true"}}}')
+    with pytest.raises(BadConfiguration, match="already defined"):
+        read_configuration(file)
+
+
 def test_an_invalid_server_is_left_out_if_wanted_and_a_broken_file_is_refused_all_the_same(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_text('{"mcpServers": {"a": {"command": "true"}, "ab": {"comand": "x"}, "b": {"url": "nowhere"}}}')

@@ -25,7 +25,8 @@ class Pair:
 
 @server.tool(
     title="Zip",
-    annotations=ToolAnnotations(read_only_hint=True),
+    annotations=ToolAnnotations(idempotent_hint=True),
+    read_only=True,
     icons=[Icon(src="https://example.com/i.png")],
     meta={"example.com/level": 3},
 )
@@ -189,7 +190,9 @@ async def test_what_a_tool_says_of_itself_reaches_those_who_know_it(
         peer = await house.peer(revision)
         tool = (await peer.request("tools/list"))["tools"][0]
         assert tool.get("title") == ("Zip" if revision >= "2025-06-18" else None)
-        assert tool.get("annotations") == ({"readOnlyHint": True} if revision >= "2025-03-26" else None)
+        assert tool.get("annotations") == (
+            {"readOnlyHint": True, "idempotentHint": True} if revision >= "2025-03-26" else None
+        )
         assert ("icons" in tool) == (revision >= R4)
         assert tool.get("_meta") == ({"example.com/level": 3} if revision >= "2025-06-18" else None)
 

@@ -256,6 +256,8 @@ def ready() -> Ready:
 def test_people_are_told_where_in_a_form_that_they_can_paste(ready: Ready) -> None:
     first, http, ws, stdio, snippet, warning = as_text(ready).splitlines()
     assert first.startswith("weather 1.2.0 (callboard ")
+    unversioned = Ready(Implementation(name="weather", version="0"), ready.listening)
+    assert as_text(unversioned).startswith("weather (callboard ")
     assert http.split() == ["http", "http://127.0.0.1:80/mcp"]
     assert ws.split() == ["ws", "ws://127.0.0.1:81/mcp"]
     assert stdio.split()[0] == "stdio"

@@ -3,6 +3,7 @@
 import functools
 import io
 import sys
+import sysconfig
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ from callboard.cli.client import call
 from callboard.codecs.revisions import LATEST, CallToolResult, Model, Revision
 from callboard.errors import CannotConnect, ServerRefused
 from callboard.server.faults import DEBUG, TRACEBACK_TEXT
+from callboard.supervisor.ended import where
 from callboard.testing import Refusal, connect
 
 SECRET = "postgres://admin:hunter2@db/prod"  # noqa: S105
+
+LIBRARY = "def deeper(depth):\n    if depth == 0:\n        return 1 / 0\n    return deeper(depth - 1)\n"
 
 
 class Terminal(io.StringIO):
@@ -164,6 +168,17 @@ async def test_middleware_that_raises_is_logged_with_the_tool_that_it_stands_bef
         with pytest.raises(Refusal, match=r"-32603: Internal error: LookupError$"):
             await client.call("greet")
     assert (logged[0]["name"], logged[0]["failure"]) == ("greet", f"LookupError: {SECRET}")
+
+
+def test_the_line_of_ones_own_code_is_told_when_a_library_fails_far_below() -> None:
+    code: dict[str, Any] = {}
+    exec(compile(LIBRARY, f"{sysconfig.get_path('purelib')}/library.py", "exec"), code)  # noqa: S102
+    with pytest.raises(ZeroDivisionError) as failed:
+        code["deeper"](20)
+    told = where(failed.value)
+    assert told.startswith("library.py:3 deeper < ")
+    assert told.split(" < ")[-1].startswith("test_faults.py:")
+    assert told.count(" < ") == 4
 
 
 async def test_a_function_that_exits_is_logged_where_it_does(logged: list[Any]) -> None:

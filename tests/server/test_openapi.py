@@ -193,8 +193,10 @@ async def test_what_goes_wrong_is_told_to_the_model(revision: Revision) -> None:
         assert len(asked) == 10
         assert asked[-1].headers["accept-encoding"] == "identity"
         assert text(await client.call("getPet", petId="marked")) == json.dumps(ROSIE)
-    async with connect(store(url), revision) as client:
-        assert text(await client.call("getPet", petId="7")) == "the API cannot be reached"
+    with capture_logs() as lines:
+        async with connect(store(url), revision) as client:
+            assert text(await client.call("getPet", petId="7")) == "the API cannot be reached"
+    assert [line["reason"] for line in lines if line["event"] == "api_not_reached"] == [f"{url}: Connection refused"]
 
 
 async def test_a_document_at_a_url_is_fetched_when_the_server_starts() -> None:

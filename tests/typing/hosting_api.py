@@ -29,7 +29,7 @@ async def bare(city: str, days: int = 3) -> Place:
     return Place(city, days)
 
 
-@server.tool(name="other", annotations=ToolAnnotations(read_only_hint=True))
+@server.tool(name="other", annotations=ToolAnnotations(open_world_hint=True), read_only=True)
 def plain(city: Annotated[str, Doc("Where")]) -> Image:
     return Image(city.encode(), "image/png")
 

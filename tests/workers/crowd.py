@@ -194,8 +194,9 @@ async def crowd(
     patience: float = PATIENCE,
 ) -> AsyncIterator[Crowd]:
     """`callboard run`, or serve, with so many workers. It is ended with the block. *before*: a command that runs it."""
-    usual = CALLBOARD if command == "serve" else forked()  # the log has the process id of a keeper
-    whole = [*before, *(program or (forked() if is_plain else CALLBOARD)), command, str(app)]
+    # The log has the process ids of keepers; and the fork server is in no other network namespace.
+    is_forked = command == "run" and not before
+    whole = [*before, *(program or (forked() if is_forked else CALLBOARD)), command, str(app)]
     for flag in {"--http", "--ws", "--admin"}.difference(flags):
         whole += [flag, f"{host}:0"]
     async with started(*whole, "--workers", str(workers), "--json", *flags, patience=patience) as process:

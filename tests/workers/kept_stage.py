@@ -28,11 +28,11 @@ QUICK = Settings(write_time=1.0)
 
 
 @asynccontextmanager
-async def keeping(folder: str, *specs: BackendSpec) -> AsyncIterator[BackendKeeper]:
+async def keeping(folder: str, *specs: BackendSpec, skips_invalid: bool = False) -> AsyncIterator[BackendKeeper]:
     """A keeper of these backends, as long as the block lasts."""
     limits = keeper_settings(QUICK)
     async with listen(BindAddress.parse(f"unix:{keeper_path(folder)}")) as bound, open_tree(tree.keeper()) as root:
-        keeper = BackendKeeper(root, limits)
+        keeper = BackendKeeper(root, limits, skips_invalid=skips_invalid)
         await keeper.reload(specs)
         await keeper.wait_settled()
         edge = Edge(KeeperDoor(keeper), limits, crowd=ConnectionLimit(1000))

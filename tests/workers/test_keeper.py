@@ -1,5 +1,6 @@
 """Backends that workers share by way of a keeper: what clients see is what they would see without it."""
 
+import json
 import tempfile
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import Any, Final
 import attrs
 import pytest
 import trio
+from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from callboard import Server
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
 from callboard.broker import Broker
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.bridge.overrides import ToolOverride
@@ -23,6 +26,7 @@ from callboard.errors import BACKEND_GONE, CannotServe, ConnectionLost
 from callboard.testing import Refusal
 from callboard.transports.client.process import Command
 from callboard.workers.keeper import is_kept
+from callboard.workers.kept import KeptBackends
 from tests.broker.back import Back, form, named, text, tool
 from tests.broker.front import backend, brokered, peer, texts
 from tests.broker.test_following import follow, touch, updates
@@ -296,6 +300,31 @@ def test_what_a_node_must_have_once_is_kept() -> None:
     assert kept(remote) is None  # until its era is known
     assert kept(remote, UpstreamAuth(client_id="x")) is True
     assert kept(command, local=True) is kept(remote, local=True) is False
+
+
+@pytest.mark.finding("newcomer-H6")
+async def test_a_python_server_that_cannot_be_loaded_is_left_out_by_all_workers_if_wanted(tmp_path: Path) -> None:
+    good = "from callboard import Server\nserver = Server('good')\n"
+    (tmp_path / "good.py").write_text(good)
+    (tmp_path / "bad.py").write_text("raise RuntimeError('no database')\n")
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {name: {"python": f"{name}.py"} for name in ("bad", "good")}}))
+    broker = Broker.of_file(file, skips_invalid=True)
+    folder, specs = str(tmp_path), list(broker.specs.values())
+    broker.placing = KeptBackends(folder)
+    with trio.fail_after(REAL), capture_logs() as logs:
+        with pytest.raises(CannotServe, match="no database"):
+            async with keeping(folder, *specs):
+                pass
+        async with keeping(folder, *specs, skips_invalid=True) as keeper, broker.host(parking=Parking("broker")):
+            assert [(one.name, one.is_up) for one in broker.behind().servers] == [("good", True)]
+            (tmp_path / "bad.py").write_text(good)
+            await keeper.reload(specs)
+            while len(broker.behind().servers) < 2:  # noqa: ASYNC110 -- the worker hears of it, and places it
+                await trio.sleep(0.01)
+    [warning] = [str(line["warning"]) for line in logs if line["event"] == "config_warning"]
+    assert warning.startswith("bad: ")
+    assert warning.endswith("RuntimeError: no database; the server is skipped")
 
 
 def tiny(*revisions: Revision) -> Server:

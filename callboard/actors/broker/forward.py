@@ -208,7 +208,8 @@ class Forward(Lease):
         match error:
             case RequestTimedOut():
                 backend.late(connection)
-                return BackendTimedOut(after=error.after, backend=backend.name)
+                limit = "cap" if error.after >= backend.settings.cap else "timeout"
+                return BackendTimedOut(after=error.after, backend=backend.name, limit=limit)
             case ConnectionLost() | CannotConnect():
                 if connection.is_taken_away:
                     return Overloaded("the client did not answer, and other calls needed the connection")

@@ -186,7 +186,8 @@ function ended(row) {
 function why(row) {
   if (row.is_up) return "";
   const next = show.isNumber(row.next_try) ? `next try in ${show.seconds(row.next_try)}` : "";
-  return [row.why ? show.name(row.why) : "", next].filter(Boolean).join(" · ");
+  const said = row.said?.length ? show.name(row.said.at(-1)) : "";
+  return [row.why ? show.name(row.why) : "", said, next].filter(Boolean).join(" · ");
 }
 
 // It may be anything: so it is in no view, and asked for when a row is opened.

@@ -1,6 +1,6 @@
 """A lending library with three books."""
 
-from callboard import Server, ToolAnnotations
+from callboard import Server
 
 server = Server("library", version="1.0")
 
@@ -11,7 +11,7 @@ BOOKS = {
 }
 
 
-@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+@server.tool(read_only=True)
 async def shelf() -> list[str]:
     """The books that can be borrowed."""
     return sorted(BOOKS)
