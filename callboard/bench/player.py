@@ -15,6 +15,7 @@ from callboard.actors.changes import ListChanged
 from callboard.bench.saved import filled, filled_uri, picked, text_of
 from callboard.bench.seats import Open
 from callboard.bench.steps import LISTS, NO_ANSWERS, Answers, Elicited, Listen, Scenario, StepRequest
+from callboard.bench.task import follow
 from callboard.bench.work import Act
 from callboard.client.client import Client, Common, connect
 from callboard.client.routes import Target
@@ -77,7 +78,7 @@ class Player:
 
     async def ask(self, request: StepRequest, answers: Answers, values: dict[str, Any]) -> None:
         """Make a request with the *values* that earlier ones have saved, and save its own. Raises `ToolFailed`,
-        `NotSaved`, and what the client raises."""
+        `NotSaved`, `NoTasks`, and what the client raises."""
         self.answerer.current = request.answers.over(answers)
         for name, _ in request.save:
             values.pop(name, None)  # that of an earlier round is not this one's
@@ -93,6 +94,8 @@ class Player:
             return await self.client.prompt_with(name, {key: text_of(value) for key, value in args.items()})
         if request.kind == "list":
             return await self.client.list_anew(name)
+        if request.kind == "task":
+            return await follow(self.client, name, args)
         return await Act(kind=request.kind, name=name, arguments=args).do(self.client)
 
     async def listen(self, step: Listen) -> None:

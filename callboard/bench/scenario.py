@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 import attrs
 
@@ -18,6 +18,7 @@ from callboard.bench.steps import (
     Elicited,
     Listen,
     Repeat,
+    RequestKind,
     Scenario,
     Script,
     Step,
@@ -60,6 +61,7 @@ _FILE_KEYS: Final = ("name", "script", "steps", "session", "answer")
 _SCRIPT_KEYS: Final = ("name", "weight", "session", "answer", "steps")
 _STEPS: Final[dict[str, tuple[str, ...]]] = {
     "call": ("args", "label", "cancel_after", "answer", "save"),
+    "task": ("args", "label", "cancel_after", "answer", "save"),
     "read": ("label", "save"),
     "list": ("label", "save"),
     "prompt": ("args", "label", "save"),
@@ -101,7 +103,7 @@ class _Reading:
             table.place.wrong('has no `steps`: write steps = [{ call = "NAME" }]')
         steps = () if place is None else _steps(place)
         if place is not None and not any(isinstance(step, StepRequest | Await) for step in walk(steps)):
-            place.wrong("sends no request: add a `call`, `read`, `list` or `prompt`")
+            place.wrong("sends no request: add a `call`, `task`, `read`, `list` or `prompt`")
         if place is not None and _length(steps) > MAX_STEPS:
             place.wrong(f"are more than {MAX_STEPS:,}, counting repetitions")
         if place is not None:
@@ -210,10 +212,10 @@ def _step(place: Place) -> Step | None:
                 return None
             return Repeat(table.count("repeat", 1), _steps(table.members["steps"]))
         case _:
-            return _request(cast("Literal['call', 'read', 'list', 'prompt']", kind), table)
+            return _request(cast("RequestKind", kind), table)
 
 
-def _request(kind: Literal["call", "read", "list", "prompt"], table: Table) -> StepRequest:
+def _request(kind: RequestKind, table: Table) -> StepRequest:
     name: str = _named(table.members[kind])
     if kind == "list" and name and name not in LISTED:
         table.members[kind].wrong(f"{quoted(name)} is not one of {', '.join(LISTED)}{nearest(name, LISTED)}")

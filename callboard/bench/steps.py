@@ -12,6 +12,7 @@ WITHIN: Final = 5.0
 Listed: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
 ListName: TypeAlias = Literal["tools", "prompts", "resources"]
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
+RequestKind: TypeAlias = Literal["call", "task", "read", "list", "prompt"]
 
 LISTED: Final[tuple[Listed, ...]] = get_args(Listed)
 LISTS: Final[tuple[ListName, ...]] = get_args(ListName)
@@ -52,10 +53,11 @@ NO_ANSWERS: Final = Answers()
 
 @attrs.frozen(kw_only=True)
 class StepRequest:
-    """A request. A call may be cancelled after a time, and may have its own answers."""
+    """A request. A call may be cancelled after a time, and may have its own answers. A task is a call that is followed
+    until it has ended."""
 
     label: str
-    kind: Literal["call", "read", "list", "prompt"]
+    kind: RequestKind
     name: str
     args: dict[str, Any] = attrs.field(factory=dict)
     cancel_after: float | None = None

@@ -44,13 +44,17 @@ class Act:
     async def do(self, client: Client) -> Model:
         """Make the request, and return its result. Raises `ToolFailed`, and what the client raises."""
         if self.kind == "call":
-            result = await client.call_with(self.name, self.arguments)
-            if result.is_error is True:
-                raise ToolFailed(f"the tool {self.name} failed: {_said(result)}")
-            return result
+            return succeeded(self.name, await client.call_with(self.name, self.arguments))
         if self.kind == "read":
             return await client.read_anew(self.name)
         return await client.list_anew()
+
+
+def succeeded(tool: str, result: CallToolResult) -> CallToolResult:
+    """The result of a *tool*. Raises `ToolFailed` if it says that it is none."""
+    if result.is_error is True:
+        raise ToolFailed(f"the tool {tool} failed: {_said(result)}")
+    return result
 
 
 def _said(result: CallToolResult) -> str:

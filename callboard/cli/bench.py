@@ -96,6 +96,7 @@ A scenario has steps, or several [[script]] with steps and a weight each:
     { await = "notes://today", within = "2s" },
     { think = ["1s", "3s"] },
     { call = "slow", cancel_after = "50ms" },
+    { task = "compute", label = "a long job" },
     { repeat = 3, steps = [{ read = "notes://today" }] },
   ]
 

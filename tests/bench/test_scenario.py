@@ -128,7 +128,10 @@ def test_the_innermost_answer_counts() -> None:
         ("\n\nsteps = 3", "play.toml:3: steps: must be a list of steps"),
         ("steps = []", "play.toml:1: steps: sends no request"),
         ("steps = [{ think = 1 }]", "sends no request"),
-        ("steps = [\n{ list = 'tools' },\n{ cal = 'now' }]", "play.toml:3: steps[1]: must have one of call, read"),
+        (
+            "steps = [\n{ list = 'tools' },\n{ cal = 'now' }]",
+            "play.toml:3: steps[1]: must have one of call, task, read",
+        ),
         ("steps = [{ cal = 'now' }]", "did you mean `call`?"),
         ("steps = [{ call = 'now', read = 'a://b' }]", "several kinds: call and read"),
         ("steps = [{ call = 'now', arguments = {} }]", "steps[0].arguments: is unknown"),
