@@ -82,6 +82,7 @@ Examples:
   callboard bench URL --profile isolation --tool echo \\
     --args '{"text": "{canary}"}' --token-file tokens.txt
   callboard bench URL --html report.html                  a page with plots
+  callboard bench URL --duration 1h --metrics 9464        for Prometheus
   callboard bench URL --json > before.json                and later:
   callboard bench compare before.json after.json
 
@@ -185,6 +186,7 @@ def read_run(
         every=every,
         conditions=load.conditions(),
         pids=set() if load.pid is None else {load.pid},
+        metrics=load.metrics_at(),
         processes=load.processes,
         order=order_of(target, load, options) if load.processes > 1 else {},
     )
@@ -207,6 +209,7 @@ def with_token(headers: Mapping[str, str], token: str) -> dict[str, str]:
 def order_of(target: str, load: Load, options: ClientOptions) -> Mapping[str, Any]:
     """The order for each worker process, without its requests and its part. A login happens here."""
     mine: dict[str, Any] = {"csv": None, "html": None, "summary": None, "junit": None, "fail_if": None, "processes": 1}
+    mine["metrics"] = None
     mine["token_file"] = None if load.token_file is None else str(load.token_file)
     login = {"auth": "kept"} if options.auth in ("browser", "headless") else {}
     return {

@@ -21,7 +21,9 @@ from callboard.bench.work import Act, Work
 from callboard.cli.arguments import BadArgument
 from callboard.cli.bench_checks import check_flags
 from callboard.cli.profiles import CONCURRENCY_OF, COUNTED, SESSIONS_OF, Profile, read_scenario
+from callboard.errors import CannotServe
 from callboard.supervisor.printable import clean
+from callboard.transports.bind import BindAddress
 
 _WHAT: Final = Group("Requests", sort_key=0)
 _HOW: Final = Group("Load", help="Times are 500ms, 10s, 2m, or a number of seconds.", sort_key=1)
@@ -173,6 +175,10 @@ class Load:
     junit: Annotated[
         Path | None, Parameter(group=_OUT, help="Write the limits of --fail-if as test cases to this JUnit XML file.")
     ] = None
+    metrics: Annotated[
+        str | None,
+        Parameter(group=_OUT, help="Serve /metrics (Prometheus) at this address of this machine during the run."),
+    ] = None
     fail_if: Annotated[
         list[str] | None,
         _MANY,
@@ -282,6 +288,20 @@ class Load:
             raise BadArgument(f"{file}: is not UTF-8") from None
         except BadTokens as error:
             raise BadArgument(f"{file}: {error}") from None
+
+    def metrics_at(self) -> BindAddress | None:
+        """The address of `--metrics`. Raises `BadArgument`."""
+        if self.metrics is None:
+            return None
+        try:
+            place = BindAddress.parse(self.metrics)
+        except CannotServe as error:
+            raise BadArgument(f"--metrics: {error}") from None
+        if not place.is_local:
+            raise BadArgument(
+                f"--metrics {place}: no token is asked for, so it must be a loopback address or unix:/path"
+            )
+        return place
 
     def limits(self) -> Sequence[Limit]:
         """Raises `BadArgument`."""

@@ -3,7 +3,8 @@
 import gc
 import math
 import sys
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -12,6 +13,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
+from callboard._version import __version__
 from callboard.bench.crew import Crew, Failed, Met
 from callboard.bench.engine import Drive, LoadPlan, OpenLane
 from callboard.bench.found import Probe
@@ -31,8 +33,9 @@ from callboard.cli.profiles import Profile, ProfileStage
 from callboard.client.client import Client, Common, connect
 from callboard.client.routes import Target
 from callboard.config.entry import Remote
-from callboard.errors import CallboardError, CannotConnect, ConnectionLost
+from callboard.errors import CallboardError, CannotConnect, CannotServe, ConnectionLost
 from callboard.server.server import Server
+from callboard.transports.bind import BindAddress
 from callboard.transports.client.process import Command
 from callboard.transports.signals import heed_signals
 
@@ -87,6 +90,8 @@ class Run:
     """Options for each identity, if there are several. *common* are those of the first."""
     conditions: Conditions | None = None
     """Of a search for the highest rate."""
+    metrics: BindAddress | None = None
+    """Where metrics are served while it lasts."""
     gate: Callable[[], Awaitable[float]] | None = None
     is_interrupted: bool = attrs.field(default=False, init=False)
     watch: Watch = attrs.field(init=False)
@@ -117,13 +122,34 @@ class Run:
             with heed_signals(nursery.cancel_scope.cancel) as asked, self.view.shown():
                 nursery.start_soon(wait_asked, asked)
                 try:
-                    await self._go(nursery)
+                    async with self._telling():
+                        await self._go(nursery)
                 except (CallboardError, BadArgument) as error:
                     failure = error
                 nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
         return self._result
+
+    @asynccontextmanager
+    async def _telling(self) -> AsyncIterator[None]:
+        """Serve metrics meanwhile, if they are wanted. Raises `BadArgument` if that cannot be."""
+        if self.metrics is None:
+            yield
+            return
+        from callboard.bench.exporter import serving_metrics  # with a whole HTTP server, which few need
+        from callboard.bench.live_metrics import LiveRun
+
+        words = ("profile", "load", "label", "target", "version")
+        found = {"target": self.name, "label": self.provenance.label, "version": __version__, **self.settings}
+        about = {word: str(found.get(word) or "") for word in words}
+        run = LiveRun(about=about, engine=lambda: self.engine, watch=self.watch)
+        try:
+            async with serving_metrics(self.metrics, run) as url:
+                self.view.screen.say(f"callboard: metrics at {url}")
+                yield
+        except CannotServe as error:
+            raise BadArgument(f"--metrics: {error}") from None
 
     def stop(self) -> None:
         """End it now. What was measured stays."""

@@ -7,7 +7,7 @@ by the native engine, so it depends on no other HTTP library than the endpoint d
 
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -27,9 +27,6 @@ from callboard.transports.server.http.listener import Edge, listeners
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
-
-if TYPE_CHECKING:
-    from callboard.serve.show_room import ShowRoom
 
 LIMITS: Final = Settings(
     max_frame=1024,
@@ -55,6 +52,19 @@ class Readiness(Protocol):
         """Whether a request could be answered now."""
 
 
+class AdminRoom(Protocol):
+    """What an admin listener shows beside health."""
+
+    def methods(self, head: Head) -> tuple[str, ...]:
+        """With which methods the path may be used; none if there is no such path."""
+
+    async def serve(self, head: Head, body: bytes, response: Response) -> None:
+        """Answer a request for one of these paths."""
+
+    async def why(self, head: Head) -> str:
+        """Lines on what is ready and what is not, for those who may know."""
+
+
 @attrs.define(eq=False)
 class Health:
     """Health of a server in this process."""
@@ -78,7 +88,7 @@ class AdminHandler:
 
     health: Readiness
     access: Access
-    room: "ShowRoom | None" = None
+    room: AdminRoom | None = None
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
     upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
@@ -117,7 +127,7 @@ class AdminHandler:
 
 
 def admin_edge(
-    health: Readiness, access: Access, sockets: Sequence[socket.socket], room: "ShowRoom | None" = None
+    health: Readiness, access: Access, sockets: Sequence[socket.socket], room: AdminRoom | None = None
 ) -> SupervisorSpec:
     """The tree of the admin listener. It runs before the other listeners open, and after they were closed."""
     crowd = ConnectionLimit(LIMITS.max_connections, ceiling=_ANY)

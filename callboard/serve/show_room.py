@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Never, Protocol, TypeAlias
+from typing import Final, Never, Protocol
 from urllib.parse import parse_qs
 
 import attrs
@@ -22,9 +22,10 @@ from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.writer import PLAIN, STREAM
 from callboard.codecs.sse import encode_event
 from callboard.observe.actions import ACTIONS
-from callboard.observe.metrics import TEXT, media_type
+from callboard.observe.metrics import TEXT
 from callboard.observe.rows import Row
 from callboard.observe.view import TABLES
+from callboard.serve.metrics_answer import GUARDS, answer_metrics, headers_of
 from callboard.serve.operator_desk import Balanced, OperatorDesk
 from callboard.serve.refused_names import RefusedNames
 from callboard.serve.standing import standing
@@ -44,18 +45,6 @@ FRESH: Final = 0.5
 MOST_VIEWERS: Final = 8
 """Streams at once."""
 
-_POLICY: Final = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
-    b" base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-
-_GUARDS: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"content-security-policy", _POLICY),
-)
-
 _FOLDER: Final = Path(observe.__file__).parent / "page"
 
 _PAGE: Final[Mapping[bytes, tuple[str, bytes]]] = {
@@ -64,8 +53,6 @@ _PAGE: Final[Mapping[bytes, tuple[str, bytes]]] = {
     **{f"/{file.name}".encode(): (file.name, b"text/javascript; charset=utf-8") for file in _FOLDER.glob("*.js")},
 }
 """What a browser loads: by path, the file and its type."""
-
-Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 _GET: Final = ("GET", "HEAD")
 
@@ -184,7 +171,7 @@ class Viewers(Actor[Never]):
         self._streams[response] = False
         response.on_lost = lambda: self._leave(response)
         try:
-            await response.begin((*STREAM, *_GUARDS), encode_event(await self.first.make()))
+            await response.begin((*STREAM, *GUARDS), encode_event(await self.first.make()))
         except BaseException:
             self._leave(response)
             raise
@@ -269,50 +256,34 @@ class ShowRoom:
             maker.forget()
         if outcome != "done":
             raise HttpRefusal(*_REFUSED[outcome])
-        await response.answer(200, (*_of(b"application/json"), *_GUARDS), b"true")
+        await response.answer(200, (*headers_of(b"application/json"), *GUARDS), b"true")
 
     async def _answer(self, head: Head, response: Response) -> None:
         path, is_head = head.path, head.method == "HEAD"
         if path in _PAGE:
             name, kind = _PAGE[path]
             body = (_FOLDER / name).read_bytes()
-            await response.answer(200, (*_of(kind), *_GUARDS), b"" if is_head else body)
+            await response.answer(200, (*headers_of(kind), *GUARDS), b"" if is_head else body)
         elif path == b"/metrics":
-            form = media_type(head.get(b"accept"))
-            made = [b""] if is_head else await self.overview.metrics(form)
-            await _stream(response, (*_of(form), *_GUARDS), made)
+            await answer_metrics(head, response, self.overview.metrics)
         elif path == b"/events" and not is_head:
             await self.viewers.add(response)
         elif path == b"/api/stderr":
             lines = await self.overview.stderr(_asked(head).get("server", [""])[0])
             if lines is None:
                 raise HttpRefusal(404, "there is no server of that name: /api/stderr?server=NAME")
-            await response.answer(200, (*_of(b"application/json"), *_GUARDS), msgspec.json.encode(lines))
+            await response.answer(200, (*headers_of(b"application/json"), *GUARDS), msgspec.json.encode(lines))
         else:
             asked = _asked(head)
             maker = self.viewers.first if "history" in asked else self.viewers.latest
             body = b"" if is_head else await maker.make()
             if path in _TABLES and body:
                 body = bytes(_members.decode(body)[_TABLES[path]])
-            await response.answer(200, (*_of(b"application/json"), *_GUARDS), body)
+            await response.answer(200, (*headers_of(b"application/json"), *GUARDS), body)
 
 
 def _asked(head: Head) -> dict[str, list[str]]:
     return parse_qs(head.target.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
-
-
-async def _stream(response: Response, headers: Headers, pieces: Sequence[bytes]) -> None:
-    if len(pieces) == 1:
-        await response.answer(200, headers, pieces[0])
-        return
-    await response.begin(headers, pieces[0])
-    for piece in pieces[1:]:
-        await response.write(piece)
-    await response.end()
-
-
-def _of(kind: bytes) -> Headers:
-    return (b"content-type", kind), (b"cache-control", b"no-store")
 
 
 def _token(said: bytes) -> str | None:

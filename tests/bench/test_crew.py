@@ -21,6 +21,7 @@ from callboard.bench.pace import Pace
 from callboard.bench.work import Act, Work
 from callboard.errors import CannotConnect
 from tests.at_terminal import piped
+from tests.observe.test_show_room import Place
 from tests.process import CALLBOARD, PATIENCE, Process, started
 from tests.served import served
 from tests.shared import APPS
@@ -195,8 +196,12 @@ def long_run(url: str) -> Sequence[str]:
 
 async def test_ctrl_c_ends_all_of_them_and_what_they_measured_is_shown() -> None:
     with served(f"{APP}:server") as house:
-        async with started(*long_run(house.http)) as process:
+        async with started(*long_run(house.http), "--metrics", "0") as process:
             found = await running(process)
+            shown_at = process.words.partition("callboard: metrics at ")[2].split()[0]
+            now = await Place({"admin": shown_at}).samples()
+            assert now["callboard_bench_request_duration_seconds_count", frozenset()] > 20, "of both processes"
+            assert now["callboard_bench_target_rate", frozenset()] == 100
             assert len(found.workers) == 2
             for pid in found.workers:
                 assert SECRET not in " ".join(psutil.Process(pid).cmdline())

@@ -88,3 +88,9 @@ def test_the_page_of_commands_names_every_flag() -> None:
     flags = [{"lists": "list"}.get(field.name, field.name.replace("_", "-")) for field in attrs.fields(Load)]
     section = page.partition("## `callboard bench TARGET`")[2].partition("\n## ")[0]
     assert [flag for flag in flags if f"`--{flag}" not in section] == []
+
+
+@pytest.mark.parametrize("place", ["0.0.0.0:9464", "[::]:9464", "example.org:9464", "nowhere", "70000"])
+def test_metrics_are_only_for_this_machine(place: str) -> None:
+    with pytest.raises(BadArgument, match=r"^--metrics"):
+        Load(metrics=place).metrics_at()
