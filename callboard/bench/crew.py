@@ -1,78 +1,30 @@
-"""Several processes that make load together: each does its share, and says every second what it has counted.
+"""Several processes that make load together: each does its share, and says every second what it has counted."""
 
-Each is told what to do on its standard input, where also secrets may stand, and ends when that ends: so none is left
-behind, however its parent ends. POSIX; elsewhere a process is ended without its children.
-"""
-
-import os
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import attrs
-import msgspec
 import trio
 
-from callboard.bench.engine import LoadPlan
+from callboard.bench.crew_member import LAST_WORDS, SILENCE, CrewMember, WorkerLost
+from callboard.bench.engine import LAST_WAIT, LoadPlan
+from callboard.bench.reports import BadReport, Counted, Done, Failed, Met, Report, tally_of
 from callboard.bench.tally import Tally
 from callboard.bench.work import Work
-from callboard.codecs.lines import LineDecoder
-from callboard.errors import ConnectionLost, PeerError
 from callboard.supervisor.groups import first_leaf
 
 HEAD_START: Final = 0.2
 """Seconds from the moment at which all are ready to the one at which all begin: each has heard of it by then."""
 
-GRACE: Final = 6.0
-"""Seconds in which a process ends when it is told to, together with the servers that it has started."""
-
 LAG: Final = 0.1
 """Seconds until what all have counted in a second has been heard."""
 
-MAX_REPORT: Final = 64 * 1024 * 1024
-"""Bytes of one report. A second's takes some kilobytes."""
+LAG_ELSEWHERE: Final = 0.5
+"""The same for other machines."""
 
-
-class Met(msgspec.Struct, tag="met"):
-    """All sessions are open, and each request was tried."""
-
-    revision: str
-    server: str
-    is_fast: bool
-    pids: list[int]
-
-
-class Counted(msgspec.Struct, tag="counted"):
-    """Counts since the last report."""
-
-    tally: dict[str, Any]
-    in_flight: int
-    cpu: float
-    pids: list[int]
-
-
-class Failed(msgspec.Struct, tag="failed"):
-    """It cannot be done. *code* is the exit code that a command would have."""
-
-    code: int
-    text: str
-    said: list[str]
-
-
-class Done(msgspec.Struct, tag="done"):
-    """The last report: for how many seconds was counted."""
-
-    seconds: float = 0.0
-
-
-Report: TypeAlias = Met | Counted | Failed | Done
-read_report: Final[Callable[[bytes], Report]] = msgspec.json.Decoder(Report).decode
-
-
-class WorkerLost(ConnectionLost):
-    """A process that made load is gone, and with it what it had counted."""
+SPARE: Final = 10
+"""Reports that may come beside one for each second: the last ones, and those that a network kept back."""
 
 
 @attrs.define(eq=False)
@@ -81,26 +33,23 @@ class Crew:
 
     plan: LoadPlan
     work: Work
-    command: Sequence[str]
-    """Starts one."""
-    orders: Sequence[bytes]
-    """The first message to each worker, on one line."""
+    members: Sequence[CrewMember]
     on_met: Callable[[Met], None]
     failure_of: Callable[[Failed], Exception]
     pids: set[int]
     """Of the servers that they have started."""
+    is_elsewhere: bool = False
+    """Whether they may be on other machines. Then their processes and clocks are not ours, and one that is lost after
+    the start does not end the others."""
+    losses: list[str] = attrs.field(factory=list, init=False)
+    """Which were lost, when and why."""
     tally: Tally = attrs.field(factory=Tally, init=False)
     started: float = attrs.field(default=0.0, init=False)
     until: float = attrs.field(default=0.0, init=False)
     begun: trio.Event = attrs.field(factory=trio.Event, init=False)
-    lag: float = attrs.field(default=LAG, init=False)
-    _in_flight: dict[int, int] = attrs.field(factory=dict, init=False)
-    _cpu: dict[int, float] = attrs.field(factory=dict, init=False)
-    _pids: dict[int, set[int]] = attrs.field(factory=dict, init=False)
-    _ready: set[int] = attrs.field(factory=set, init=False)
-    _stopped: trio.Event = attrs.field(factory=trio.Event, init=False)
+    stopped: trio.Event = attrs.field(factory=trio.Event, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    _begin: bytes = attrs.field(default=b"", init=False)
+    _begin: float = attrs.field(default=0.0, init=False)
     _seconds: float = attrs.field(default=0.0, init=False)
 
     async def run(self) -> float:
@@ -109,11 +58,11 @@ class Crew:
         with self._whole:
             try:
                 async with trio.open_nursery() as nursery:
-                    for number, order in enumerate(self.orders):
-                        nursery.start_soon(self._employ, number, order)
+                    for member in self.members:
+                        nursery.start_soon(self._employ, member)
             except* Exception as group:  # as `failure_of` has it
                 failure = first_leaf(group)
-        if failure is not None and not self._stopped.is_set():
+        if failure is not None and not self.stopped.is_set():
             raise failure
         if self.plan.requests is not None and self._seconds:
             self.until = min(self.until, self.started + self._seconds)  # the slowest of them was done then
@@ -121,10 +70,16 @@ class Crew:
 
     def stop(self) -> None:
         """End it now. What was counted stays; what the others say last is waited for."""
-        self._stopped.set()
+        self.stopped.set()
         self.until = min(self.until, trio.current_time())
+        for member in self.members:
+            member.wait_at_most(LAST_WORDS)
         if not self.begun.is_set():
             self._whole.cancel()
+
+    @property
+    def lag(self) -> float:
+        return LAG_ELSEWHERE if self.is_elsewhere else LAG
 
     @property
     def elapsed(self) -> float:
@@ -132,115 +87,77 @@ class Crew:
 
     @property
     def in_flight(self) -> int:
-        return sum(self._in_flight.values())
+        return sum(member.in_flight for member in self.members)
 
     @property
     def others_cpu(self) -> float:
         """Of one core: that of the process which used most."""
-        return max(self._cpu.values(), default=0.0)
+        return max(member.cpu for member in self.members)
 
     @property
     def figures(self) -> Mapping[str, float]:
         return {name: float(count) for name, count in self.tally.counts.items()}
 
-    async def _employ(self, number: int, order: bytes) -> None:
-        process = await trio.lowlevel.open_process(
-            list(self.command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=os.name == "posix",  # Ctrl-C is for this process alone, which then tells the others
-        )
+    @property
+    def when(self) -> bytes:
+        """A moment on the clock that all processes of a machine share; elsewhere, so many seconds from now."""
+        return b"in %f\n" % HEAD_START if self.is_elsewhere else b"%f\n" % self._begin
+
+    async def _employ(self, member: CrewMember) -> None:
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._instruct, process, order)
-                if not await self._listen(number, process):
-                    raise WorkerLost(f"a load generator process ended too early ({await _how(process)})")
-                nursery.cancel_scope.cancel()
-        finally:
-            self._in_flight.pop(number, None)
-            await _end(process)
+            await member.run(self)
+        except* WorkerLost as group:
+            lost = first_leaf(group)
+            if not self.is_elsewhere or not self.begun.is_set():
+                raise lost from None
+            self.losses.append(f"second {self.elapsed:.0f}: {lost}")
+            if len(self.losses) == len(self.members):
+                self.until = min(self.until, trio.current_time())
 
-    async def _listen(self, number: int, process: trio.Process) -> bool:
-        """Hear all that it has to say. Whether that was all."""
-        decoder, is_done = LineDecoder(MAX_REPORT), False
-        if process.stdout is not None:
-            async for data in process.stdout:
-                for line in decoder.feed(bytes(data)):
-                    report = _report(line)
-                    is_done = is_done or isinstance(report, Done)
-                    self._hear(number, report)
-        return is_done
-
-    async def _instruct(self, process: trio.Process, order: bytes) -> None:
-        """Say what to do, when to begin, and when it is enough."""
-        if process.stdin is None:
-            raise WorkerLost("a load generator process has no pipes")
-        try:
-            await process.stdin.send_all(order + b"\n")
-            await self.begun.wait()
-            await process.stdin.send_all(self._begin)
-            await self._stopped.wait()
-            await process.stdin.aclose()
-        except trio.BrokenResourceError:
-            return  # the reader hears it
-
-    def _hear(self, number: int, report: Report) -> None:
+    def hear(self, member: CrewMember, report: Report) -> None:
+        """Raises `BadReport`, `WorkerLost`, and what `failure_of` makes of a failure."""
         match report:
-            case Met():
+            case Met() if not member.is_ready:
                 self.on_met(report)
-                self._note(number, report.pids)
-                self._ready.add(number)
-                if len(self._ready) == len(self.orders):
+                self._note(member, report.pids)
+                member.is_ready = True
+                member.be_patient()
+                if all(one.is_ready for one in self.members):
                     self._start()
-            case Counted():
-                self.tally.add(Tally.of_json(report.tally))
-                self._in_flight[number], self._cpu[number] = report.in_flight, report.cpu
-                self._note(number, report.pids)
+            case Counted() if self.begun.is_set():
+                self._count(member, report)
             case Failed():
+                if self.is_elsewhere and self.begun.is_set():
+                    raise member.lost(f"failed: {report.text}")
                 raise self.failure_of(report)
-            case Done():
-                self._in_flight.pop(number, None)
+            case Done() if self.begun.is_set():
+                member.in_flight = 0
+                member.wait_at_most(LAST_WORDS)
                 self._seconds = max(self._seconds, report.seconds)
+            case _:
+                raise BadReport
 
-    def _note(self, number: int, pids: Sequence[int]) -> None:
-        """The processes of the server, as far as the process with this id has started them."""
-        self.pids -= self._pids.get(number, set())
-        self._pids[number] = set(pids)
-        self.pids |= self._pids[number]
+    def _count(self, member: CrewMember, report: Counted) -> None:
+        member.reports += 1
+        if member.reports > max(0.0, trio.current_time() - self.started) + SPARE:
+            raise member.lost("sent more reports than there were seconds")
+        last = int(self.plan.duration + LAST_WAIT) + SPARE
+        self.tally.add(tally_of(report.tally, last))
+        member.in_flight, member.cpu = report.in_flight, report.cpu
+        self._note(member, report.pids)
+        member.wait_at_most(LAST_WORDS if self.stopped.is_set() else SILENCE)
+
+    def _note(self, member: CrewMember, pids: Sequence[int]) -> None:
+        """The processes of the server, as far as this process has started them."""
+        if not self.is_elsewhere:
+            self.pids -= member.pids
+            member.pids = set(pids)
+            self.pids |= member.pids
 
     def _start(self) -> None:
-        # A clock that all processes of a machine share.
-        self._begin = b"%f\n" % (time.monotonic() + HEAD_START)
+        self._begin = time.monotonic() + HEAD_START
         self.started = trio.current_time() + HEAD_START + self.plan.warmup
         self.until = self.started + self.plan.duration
+        for member in self.members:
+            member.wait_at_most(HEAD_START + self.plan.warmup + SILENCE)
         self.begun.set()
-
-
-def _report(line: bytes | PeerError) -> Report:
-    try:
-        if isinstance(line, bytes):
-            return read_report(line)
-    except msgspec.MsgspecError:
-        pass
-    raise WorkerLost("a load generator process sent an invalid message")
-
-
-async def _how(process: trio.Process) -> str:
-    with trio.move_on_after(GRACE):
-        code = await process.wait()
-        return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-    return "it closed its output"
-
-
-async def _end(process: trio.Process) -> None:
-    """Tell it to, and make it."""
-    with trio.CancelScope(shield=True):  # bounded: a grace, then SIGKILL
-        if process.stdin is not None:
-            await process.stdin.aclose()
-        with trio.move_on_after(GRACE):
-            await process.wait()
-        if process.returncode is None:
-            process.send_signal(getattr(signal, "SIGKILL", signal.SIGTERM))
-            await process.wait()
-        if process.stdout is not None:
-            await process.stdout.aclose()

@@ -30,6 +30,8 @@ def cases(run: BenchResult, limits: Sequence[Limit]) -> Iterator[Case]:
     yield Case("requests are answered", "" if run.count else "no request was answered")
     spans = ", ".join(f"from second {start} to {end}" for start, end in run.silences)
     yield Case("the server answers throughout", f"no answer {spans}" if run.has_stalled else "")
+    if run.settings.get("generators"):
+        yield Case("all generators work to the end", "; ".join(run.lost_generators))
     for limit in limits:
         yield Case(f"not {limit.text}", f"measured: {limit.told(run)}" if limit.broken_by(run) else "")
     if run.find_limit is not None:

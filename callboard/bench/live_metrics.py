@@ -14,7 +14,7 @@ from callboard.bench.engine import LoadPlan
 from callboard.bench.machine import Watch
 from callboard.bench.tally import MAX_KIND, OTHERS, Tally
 from callboard.observe.durations import BOUNDS, Durations
-from callboard.observe.metrics import Families, Family, Sample, histogram
+from callboard.observe.metrics import Families, Family, Labels, Sample, histogram
 from callboard.supervisor.printable import clean
 
 MOST_STEPS: Final = 50
@@ -68,7 +68,8 @@ class LiveRun:
         tally = Tally() if engine is None else engine.tally
         steps = list(tally.steps.items())
         found = [*self._present(engine), *_counts(tally, steps)]
-        bounds, whole = list(BOUNDS), [({}, durations(tally.latencies))]
+        bounds = list(BOUNDS)
+        whole: list[tuple[Labels, Durations]] = [({}, durations(tally.latencies))]
         help_ = "How long answered requests took; at a rate, from when each was due."
         found.append(await histogram("callboard_bench_request_duration_seconds", help_, bounds, whole))
         help_ = "The same for each step of a scenario."

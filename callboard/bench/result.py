@@ -98,9 +98,15 @@ class BenchResult:
         return any(end - start >= STALL or (end >= int(self.seconds) and last >= start) for start, end in self.silences)
 
     @property
+    def lost_generators(self) -> Sequence[str]:
+        """Generators on other machines that were lost, when and why: their part of the load is missing from then on."""
+        return [str(one) for one in self.settings.get("lost_generators", ())]
+
+    @property
     def is_comparable(self) -> bool:
         """Whether its latencies can be compared with another run's, and are not those of the few that came through."""
-        return bool(self.count) and self.error_percent <= MOST_ERRORS and not self.has_stalled
+        is_whole = not self.has_stalled and not self.lost_generators
+        return bool(self.count) and self.error_percent <= MOST_ERRORS and is_whole
 
     @property
     def longest(self) -> float:

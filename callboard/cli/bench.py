@@ -69,6 +69,8 @@ Examples:
   callboard bench URL --tool echo --rate 2000             open loop: stalls show
   callboard bench URL --tool echo --find-limit 'p99<50ms'  the highest rate
   callboard bench URL --concurrency 64 --processes 4      on several cores
+  callboard bench URL --yes-remote --rate 20000 --generator 'ssh one callboard' \\
+    --generator 'ssh two callboard'                       on several machines
   callboard bench weather.py:server --read weather://oslo/now
   callboard bench --tool get-env -- \\
     npx -y @modelcontextprotocol/server-everything
@@ -104,8 +106,8 @@ A scenario has steps, or several [[script]] with steps and a weight each:
 Exit codes: 0 success; 1 a --fail-if limit was exceeded, --find-limit held at
 no rate, or --profile isolation found answers mixed up; 2 wrong arguments;
 3 cannot connect; 4 the server returned an error, or requires a login; 5 timed
-out, connection lost, no response for 2 seconds, or the server died; 130 Ctrl-C
-(the results so far are shown).
+out, connection lost, no response for 2 seconds, the server died, or a
+--generator was lost; 130 Ctrl-C (the results so far are shown).
 """
 
 
@@ -143,6 +145,7 @@ def read_run(
     screen: Screen,
     on_stderr: Callable[[str], None],
     make: Callable[..., R],
+    tokens: Sequence[str] | None = None,
 ) -> R:
     """Everything that was typed, before anything is sent. Raises `BadArgument` and `CannotConnect`."""
     plan, work, headers = load.plan(), load.work(), read_headers(options.header or ())
@@ -155,8 +158,10 @@ def read_run(
     check_profile(load.profile, there, work)
     if not load.yes_remote and not is_here(there):
         raise BadArgument("the target is on another machine: confirm with --yes-remote that you may load-test it")
+    if load.generator and "://" not in target:
+        raise BadArgument("--generator needs a URL, which each generator connects to from its machine")
     has_header = has_authorization(headers) or (isinstance(there, Remote) and has_authorization(there.headers))
-    tokens = load.tokens()
+    tokens = load.tokens() if tokens is None else tokens
     check_tokens(tokens, there, options, has_header=has_header)
     common = Common(
         revision=revision_of(options.revision),
@@ -187,8 +192,9 @@ def read_run(
         conditions=load.conditions(),
         pids=set() if load.pid is None else {load.pid},
         metrics=load.metrics_at(),
-        processes=load.processes,
-        order=order_of(target, load, options) if load.processes > 1 else {},
+        processes=load.parts,
+        order=order_of(target, load, options, tokens) if load.parts > 1 or load.generator else {},
+        generators=load.generators(),
     )
 
 
@@ -206,16 +212,19 @@ def with_token(headers: Mapping[str, str], token: str) -> dict[str, str]:
     return {**headers, "Authorization": f"Bearer {token}"}
 
 
-def order_of(target: str, load: Load, options: ClientOptions) -> Mapping[str, Any]:
+_MINE: Final = ("csv", "html", "summary", "junit", "fail_if", "metrics", "generator", "token_file")
+"""Flags that are for the parent of generators alone."""
+
+
+def order_of(target: str, load: Load, options: ClientOptions, tokens: Sequence[str]) -> Mapping[str, Any]:
     """The order for each worker process, without its requests and its part. A login happens here."""
-    mine: dict[str, Any] = {"csv": None, "html": None, "summary": None, "junit": None, "fail_if": None, "processes": 1}
-    mine["metrics"] = None
-    mine["token_file"] = None if load.token_file is None else str(load.token_file)
+    mine: dict[str, Any] = {**dict.fromkeys(_MINE), "processes": 1}
     login = {"auth": "kept"} if options.auth in ("browser", "headless") else {}
     return {
         "target": target,
         "load": {**attrs.asdict(load), **mine},
         "options": {**attrs.asdict(options), **login, "json": True},
+        "tokens": list(tokens),
     }
 
 
@@ -256,7 +265,9 @@ def _tell(result: BenchResult, load: Load, screen: Screen, *, is_json: bool) -> 
         screen.say("callboard: no request was answered")
     if broken or any(case.failure for case in cases(result, ()) if case.is_verdict):
         return Exit.LIMIT_BROKEN
-    return Exit.REFUSED if not result.count else Exit.LOST if result.has_stalled else Exit.FINE
+    return (
+        Exit.REFUSED if not result.count else Exit.LOST if result.has_stalled or result.lost_generators else Exit.FINE
+    )
 
 
 def write(file: Path, text: str, *, mode: Literal["w", "a"] = "w") -> None:

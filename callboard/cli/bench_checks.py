@@ -44,6 +44,10 @@ class GivenFlags(Protocol):
     @property
     def processes(self) -> int: ...
     @property
+    def generator(self) -> list[str] | None: ...
+    @property
+    def parts(self) -> int: ...
+    @property
     def every(self) -> str | None: ...
     @property
     def profile(self) -> Profile: ...
@@ -84,8 +88,8 @@ def _of_searches(flags: GivenFlags) -> Rules:
         "--find-limit excludes --concurrency, --burst, --requests and --scenario: it has rates of its own",
     )
     yield (
-        bool(flags.find_limit) and (flags.profile != "steady" or flags.processes > 1 or flags.ramp != "0s"),
-        "--find-limit excludes --profile, --processes and --ramp",
+        bool(flags.find_limit) and (flags.profile != "steady" or flags.parts > 1 or flags.ramp != "0s"),
+        "--find-limit excludes --profile, --processes, --generator and --ramp",
     )
 
 
@@ -124,14 +128,18 @@ def _of_profiles(flags: GivenFlags) -> Rules:
 
 
 def _of_processes(flags: GivenFlags) -> Rules:
+    name, number = ("--generator", "the number of generators") if flags.generator else ("--processes", "--processes")
+    yield bool(flags.generator) and flags.processes > 1, "--generator excludes --processes: repeat it for each core"
+    yield bool(flags.generator) and bool(flags.find_limit), "--find-limit excludes --generator"
     yield not 1 <= flags.processes <= MAX_PROCESSES, f"--processes must be from 1 to {MAX_PROCESSES}"
+    yield flags.parts > MAX_PROCESSES, f"--generator may be given {MAX_PROCESSES} times"
     yield (
-        flags.processes > 1 and (flags.scenario is not None or flags.profile not in PLAIN),
-        "--processes is only for the profiles steady and churn, without --scenario",
+        (flags.parts > 1 or bool(flags.generator)) and (flags.scenario is not None or flags.profile not in PLAIN),
+        f"{name} is only for the profiles steady and churn, without --scenario",
     )
     yield (
-        flags.requests is not None and flags.requests < flags.processes,
-        "--requests must be at least --processes",
+        flags.requests is not None and flags.requests < flags.parts,
+        f"--requests must be at least {number}",
     )
 
 

@@ -1,6 +1,7 @@
 """The flags of `bench`, and what they mean."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -141,6 +142,15 @@ class Load:
             "its own sessions.",
         ),
     ] = 1
+    generator: Annotated[
+        list[str] | None,
+        _MANY,
+        Parameter(
+            group=_HOW,
+            help="Command that starts callboard on another machine, as 'ssh HOST callboard': it makes a part of the "
+            "load, instead of this process. May be repeated.",
+        ),
+    ] = None
     every: Annotated[
         str | None,
         Parameter(
@@ -195,6 +205,24 @@ class Load:
         return [file for file in (self.csv, self.html, self.summary, self.junit) if file is not None]
 
     @property
+    def parts(self) -> int:
+        """How many processes make the load."""
+        return len(self.generator or ()) or self.processes
+
+    def generators(self) -> Sequence[Sequence[str]]:
+        """The commands of `--generator`. No shell reads them. Raises `BadArgument`."""
+        found = []
+        for text in self.generator or ():
+            try:
+                words = shlex.split(text)
+            except ValueError as error:
+                raise BadArgument(f"--generator {text[:100]!r}: {str(error).lower()}") from None
+            if not words:
+                raise BadArgument("--generator needs a command, as 'ssh HOST callboard'")
+            found.append([*words, "bench", "generator"])
+        return found
+
+    @property
     def is_open(self) -> bool:
         """Whether requests are sent at a rate, and not after an answer."""
         return self.rate is not None or self.burst is not None
@@ -210,12 +238,13 @@ class Load:
         duration, warmup = self._times()
         ramp = seconds_in("--ramp", self.ramp)
         check_flags(self)
-        sessions = SESSIONS_OF.get(self.profile, self.processes) if self.sessions is None else self.sessions
+        sessions = SESSIONS_OF.get(self.profile, self.parts) if self.sessions is None else self.sessions
         concurrency = CONCURRENCY_OF.get(self.profile, sessions) if self.concurrency is None else self.concurrency
         if sessions < 1 or concurrency < 1:
             raise BadArgument("--sessions and --concurrency must be at least 1")
-        if self.processes > min(sessions, concurrency if not self.is_open else sessions):
-            raise BadArgument("--sessions and --concurrency must be at least --processes")
+        if self.parts > min(sessions, concurrency if not self.is_open else sessions):
+            least = "the number of generators" if self.generator else "--processes"
+            raise BadArgument(f"--sessions and --concurrency must be at least {least}")
         if not duration:
             raise BadArgument("--duration must be greater than 0")
         return LoadPlan(
@@ -279,7 +308,7 @@ class Load:
         """Those of `--token-file`. Raises `BadArgument`, without what is in it."""
         if self.token_file is None:
             return ()
-        file = Path(self.token_file)  # a worker process has it as text
+        file = self.token_file
         try:
             return read_tokens(file.read_text(encoding="utf-8-sig"))
         except OSError as error:
@@ -331,7 +360,8 @@ class Load:
             "duration": plan.duration,
             "warmup": plan.warmup,
             "ramp": plan.ramp,
-            "processes": self.processes,
+            "processes": self.parts,
+            "generators": len(self.generator or ()),
         }
 
     def _told(self, plan: LoadPlan) -> str:
@@ -353,7 +383,9 @@ class Load:
                 return f"{sessions}, rounds of {plan.concurrency} requests at once, answers compared"
             case "churn":
                 sessions = "a session each"
-        if self.processes > 1:
+        if self.generator:
+            sessions += f" of {self.parts} generator{'s' if self.parts > 1 else ''}"
+        elif self.processes > 1:
             sessions += f" in {self.processes} processes"
         if self.find_limit:
             return f"{sessions}, probes of {plan.duration:g} s at different rates (open loop)"

@@ -14,7 +14,8 @@ import trio
 from msgspec import UNSET
 
 from callboard._version import __version__
-from callboard.bench.crew import Crew, Failed, Met
+from callboard.bench.crew import Crew
+from callboard.bench.crew_member import CrewMember
 from callboard.bench.engine import Drive, LoadPlan, OpenLane
 from callboard.bench.found import Probe
 from callboard.bench.hub import Hub
@@ -22,6 +23,7 @@ from callboard.bench.lanes import watched, within
 from callboard.bench.machine import Watch
 from callboard.bench.probes import LimitSearch
 from callboard.bench.provenance import Provenance
+from callboard.bench.reports import Failed, Met
 from callboard.bench.result import BenchResult
 from callboard.bench.search import Conditions
 from callboard.bench.steps import Scenario
@@ -86,6 +88,8 @@ class Run:
     processes: int = 1
     order: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
     """The order for each worker process. It may contain secrets."""
+    generators: Sequence[Sequence[str]] = ()
+    """Commands that start these processes on other machines; without them they run here."""
     identities: Sequence[Common] = attrs.field(default=(), repr=False)
     """Options for each identity, if there are several. *common* are those of the first."""
     conditions: Conditions | None = None
@@ -182,8 +186,8 @@ class Run:
         needs_work = self.scenario is None and self.profile != "idle"
         work = self.work or (await self._choose(target) if needs_work else None)
         engine: Driven
-        if self.processes > 1 and work is not None:
-            if self.work is not None and isinstance(self.there, Remote):
+        if (self.processes > 1 or self.generators) and work is not None:
+            if self.work is not None and isinstance(self.there, Remote) and not self.generators:
                 await self._meet(target)  # so that a login happens once
             engine = self._crew(work)
         else:
@@ -235,14 +239,17 @@ class Run:
     def _crew(self, work: Work) -> Crew:
         acts = [attrs.asdict(act) for act in work.acts]
         orders = [{**self.order, "acts": acts, "part": part, "of": self.processes} for part in range(self.processes)]
+        commands = self.generators or [WORKER] * self.processes
+        names = [f"generator {number}" if self.generators else "" for number in range(1, self.processes + 1)]
+        each = zip(commands, orders, names, strict=True)
         return Crew(
             plan=self.plan,
             work=work,
-            command=WORKER,
-            orders=[msgspec.json.encode(order) for order in orders],
+            members=[CrewMember(command, msgspec.json.encode(order), name) for command, order, name in each],
             on_met=self._met,
             failure_of=self._failure,
             pids=self.pids,
+            is_elsewhere=bool(self.generators),
         )
 
     def _met(self, met: Met) -> None:
@@ -303,7 +310,11 @@ class Run:
             tally=engine.tally,
             figures=engine.figures,
             provenance=self.provenance,
-            settings={**self.settings, "generator": "prepared requests" if self.is_fast else "client"},
+            settings={
+                **self.settings,
+                "generator": "prepared requests" if self.is_fast else "client",
+                **({"lost_generators": list(engine.losses)} if isinstance(engine, Crew) and engine.losses else {}),
+            },
             generator_cpu=max(self.watch.own_cpu, engine.others_cpu),
             server_rss=self.watch.rss,
             # Of processes that are gone nothing is told.

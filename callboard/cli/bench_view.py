@@ -240,6 +240,8 @@ def notes(result: BenchResult) -> Iterator[str]:
         yield result.find_limit.note
     if result.is_bound_by_generator:
         yield (f"the generator used {result.generator_cpu:.0%} of its core: it may have been the bottleneck")
+    for lost in result.lost_generators:
+        yield f"a part of the load is missing, from {lost}"
     wanted = result.settings.get("rate")
     # A script, or what is published, is many requests, or many deliveries.
     unit = {"fanout": "published"}.get(str(result.settings.get("profile")), "scripts")

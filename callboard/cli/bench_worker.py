@@ -1,7 +1,8 @@
-"""One process of several that make load: `python -m callboard.cli.bench_worker`.
+"""One process of several that make load: `python -m callboard.cli.bench_worker`, or `callboard bench generator` where
+another machine starts it.
 
-Its order is the first line of its standard input, the moment at which to begin is the second, and the end of the input
-is the end of it. What it has to say goes to its standard output, a line of JSON each.
+It says its version first. Its order is the first line of its standard input, the moment at which to begin is the
+second, and the end of the input is the end of it. What it has to say goes to its standard output, a line of JSON each.
 """
 
 import logging
@@ -18,8 +19,9 @@ import msgspec
 import structlog
 import trio
 
-from callboard.bench.crew import Counted, Done, Failed, Met, Report
+from callboard._version import __version__
 from callboard.bench.engine import portion_start
+from callboard.bench.reports import Counted, CountedTally, Done, Failed, Hello, Met, Report
 from callboard.bench.result import BenchResult
 from callboard.bench.tally import Tally
 from callboard.bench.work import Act, Work
@@ -44,6 +46,7 @@ class WorkerOrder(msgspec.Struct):
     load: dict[str, Any]
     options: dict[str, Any]
     acts: list[dict[str, Any]]
+    tokens: list[str]
     part: int
     of: int
 
@@ -100,7 +103,9 @@ class Part(Run):
     async def _listen(self) -> None:
         line = await trio.to_thread.run_sync(self.input.line, abandon_on_cancel=True)
         if line:
-            self._begin = trio.current_time() + float(line) - time.monotonic()
+            # The clock of another machine is not ours: it says how long from now.
+            seconds = float(line[3:]) if line.startswith(b"in ") else float(line) - time.monotonic()
+            self._begin = trio.current_time() + seconds
             self._is_told.set()
             await trio.to_thread.run_sync(self.input.line, abandon_on_cancel=True)
         self.stop()
@@ -125,7 +130,8 @@ class Part(Run):
     def _report(self, engine: Driven) -> None:
         counted, engine.tally = engine.tally, Tally()
         pids = sorted(self.pids)
-        say(Counted(tally=counted.as_json(), in_flight=engine.in_flight, cpu=self.watch.own_cpu, pids=pids))
+        tally = msgspec.convert(counted.as_json(), CountedTally)
+        say(Counted(tally=tally, in_flight=engine.in_flight, cpu=self.watch.own_cpu, pids=pids))
 
 
 def _from(identities: Sequence[Common], start: int) -> Sequence[Common]:
@@ -137,6 +143,7 @@ def _from(identities: Sequence[Common], start: int) -> Sequence[Common]:
 def main() -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     heard = Input()
+    say(Hello(__version__))
     line = heard.line()
     if not line:
         return 0
@@ -145,7 +152,7 @@ def main() -> int:
     try:
         load, options = Load(**order.load), ClientOptions(**order.options)
         make = partial(Part, input=heard)
-        part = read_run(order.target, load, options, Screen(is_quiet=True), said.append, make)
+        part = read_run(order.target, load, options, Screen(is_quiet=True), said.append, make, order.tokens)
         part.identities = _from(part.identities, portion_start(part.plan.sessions, order.part, order.of))
         part.plan, part.work = part.plan.share(order.part, order.of), Work(tuple(Act(**act) for act in order.acts))
         trio.run(part.go)

@@ -179,7 +179,18 @@ def _ratio(old: float, new: float) -> float | None:
     return round(new / old, 4) if old else None
 
 
-# Both commands, because this module imports that of `bench`.
+def generator() -> int:
+    """Make load for `callboard bench --generator` of another machine, which starts this over ssh."""
+    if sys.stdin.isatty():
+        Screen().say("callboard: started by `callboard bench URL --generator 'ssh HOST callboard'`, not by hand")
+        return Exit.USAGE
+    from callboard.cli.bench_worker import main
+
+    return main()
+
+
+# All commands, because this module imports that of `bench`.
 APP: Final = App(name="bench", help_format="plaintext", help_epilogue=BENCH_EXAMPLES)
 APP.default(bench)
 APP.command(compare, help_epilogue=COMPARE_EXAMPLES)
+APP.command(generator)

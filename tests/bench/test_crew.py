@@ -15,9 +15,12 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.bench.crew import Crew, Failed, WorkerLost
+from callboard._version import __version__
+from callboard.bench.crew import Crew
+from callboard.bench.crew_member import CrewMember, WorkerLost
 from callboard.bench.engine import LoadPlan, portion
 from callboard.bench.pace import Pace
+from callboard.bench.reports import Failed
 from callboard.bench.work import Act, Work
 from callboard.errors import CannotConnect
 from tests.at_terminal import piped
@@ -60,10 +63,11 @@ def test_of_a_plan_each_has_its_part() -> None:
 
 # Processes that are written for it.
 
-HELLO: Final = """
+HELLO: Final = f"""
 import json, os, sys, time
-order = json.loads(sys.stdin.readline())
 def say(**what): print(json.dumps(what), flush=True)
+say(type="hello", version={__version__!r})
+order = json.loads(sys.stdin.readline())
 def met(): say(type="met", revision="r", server="s", is_fast=True, pids=[])
 """
 
@@ -75,8 +79,7 @@ def crew(script: str, orders: Sequence[Any] = ({}, {}), plan: LoadPlan | None = 
     return Crew(
         plan=plan or LoadPlan(duration=0.1, warmup=0),
         work=WORK,
-        command=[sys.executable, "-c", HELLO + script],
-        orders=[json.dumps(order).encode() for order in orders],
+        members=[CrewMember([sys.executable, "-c", HELLO + script], json.dumps(order).encode()) for order in orders],
         on_met=lambda _: None,
         failure_of=failure_of,
         pids=set(),
@@ -123,7 +126,7 @@ async def test_one_that_fails_is_the_end_of_all(script: str, error: type[Excepti
 
 
 async def test_one_that_does_not_end_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callboard.bench.crew.GRACE", 0.2)
+    monkeypatch.setattr("callboard.bench.crew_member.GRACE", 0.2)
     found = crew("met(); sys.stdin.read(); time.sleep(600)", [{}])
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:

@@ -19,7 +19,7 @@ from callboard.bench.live_metrics import MOST_STEPS, LiveRun, durations
 from callboard.bench.machine import Watch
 from callboard.bench.pace import Pace
 from callboard.bench.tally import Tally
-from callboard.observe.durations import BOUNDS
+from callboard.observe.durations import BOUNDS, Durations
 from callboard.observe.metrics import OPEN_METRICS, TEXT
 from callboard.transports.bind import BindAddress
 from tests.observe.test_show_room import Place
@@ -123,8 +123,13 @@ async def test_what_a_server_says_breaks_no_line_and_steps_are_bounded(autojump_
 async def test_many_that_ask_at_once_cost_as_much_as_one(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
-    monkeypatch.setattr(live_metrics, "durations", lambda counted: made.append(1) or durations(counted))
+    made: list[Any] = []
+
+    def noted(counted: Any) -> Durations:
+        made.append(counted)
+        return durations(counted)
+
+    monkeypatch.setattr(live_metrics, "durations", noted)
     load = Load()
     load.begin()
     room = MetricsRoom(live(load))
