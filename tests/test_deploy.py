@@ -35,7 +35,7 @@ def run(*words: str) -> None:
 
 def test_every_variable_is_a_flag() -> None:
     flags = {field.name for owner in (Where, Settings) for field in attrs.fields(owner)}
-    text = "".join(file.read_text() for file in DEPLOY.iterdir() if file.suffix != ".json")
+    text = "".join(file.read_text() for file in DEPLOY.iterdir() if file.is_file() and file.suffix != ".json")
     named = set(re.findall(r"CALLBOARD_([A-Z_]+[A-Z])\b", text))
     assert {"HTTP", "CLUSTER", "STATE_KEY_FILE"} <= named
     assert {name.lower() for name in named} <= flags

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -27,6 +28,9 @@ _SECRET: Final = re.compile(r"token|secret|passw|key|auth|credential|bearer|cook
 _HEADER: Final = re.compile(r"(?P<name>[\w-]*(?:auth|token|secret|key|cookie)[\w-]*:\s*).+", re.IGNORECASE | re.DOTALL)
 _BEARER: Final = re.compile(r"\b(?P<scheme>bearer|basic)\s+\S+", re.IGNORECASE)
 _HIDDEN: Final = "***"
+
+GENERATOR: Final = "--generator"
+"""The flag whose value has names of machines, which reports do not tell."""
 
 
 @attrs.frozen(kw_only=True)
@@ -92,13 +96,19 @@ class Provenance:
 
 def command_line(words: Sequence[str] | None = None) -> str:
     """The command that is running, without what could be a secret: headers, tokens, the user and the query of a URL,
-    and arguments of a tool with such a name. Empty if it is no command line."""
+    arguments of a tool with such a name, and how machines are reached. Empty if it is no command line."""
     given = sys.argv[1:] if words is None else list(words)
     if given[:1] != ["bench"]:
         return ""
-    shown = shown_command([_without_secrets(word) for word in given])
+    shown = shown_command([_shown(before, word) for before, word in pairwise(["", *given])])
     told = f"callboard {clean(' '.join(shown.split()))}"
     return told if len(told) <= MAX_COMMAND else f"{told[:MAX_COMMAND]} ..."
+
+
+def _shown(before: str, word: str) -> str:
+    if before == GENERATOR or word.startswith(f"{GENERATOR}="):
+        return _HIDDEN if before == GENERATOR else f"{GENERATOR}={_HIDDEN}"
+    return _without_secrets(word)
 
 
 def _without_secrets(word: str) -> str:

@@ -72,6 +72,8 @@ def test_a_file_of_an_earlier_version_is_read_without_it(tmp_path: Path) -> None
         ),
         (["bench", "--", "npx", "x", "-H", "Authorization: Bearer s3cret"], "npx x -H"),
         (["bench", "--", "curl", "Bearer s3cret"], "Bearer ***"),
+        (["bench", "u", "--generator", "ssh s3cret"], "bench u --generator ***"),
+        (["bench", "u", "--generator=ssh s3cret", "--list"], "--generator=*** --list"),
         (["list", "URL"], ""),
         ([], ""),
     ],
