@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import attrs
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from callboard.bench.figures import FIGURES, time, written
+from callboard.bench.earlier import Compared, compared, usual
+from callboard.bench.figures import FIGURES, percent, time, written
 from callboard.bench.page import PageTable, page
 from callboard.bench.result import MOST_ERRORS, BenchResult, NotAResult
 from callboard.bench.tally import PERCENTILES
@@ -25,12 +27,16 @@ from callboard.cli.screen import Screen
 from callboard.cli.serve_flags import Json
 from callboard.supervisor.printable import clean
 
+MOST_RUNS: Final = 100
+"""Runs that are compared at once. Each is read as a whole."""
+
 COMPARE_EXAMPLES: Final = """\
 Examples:
 
   callboard bench URL --json > before.json
   callboard bench URL --json > after.json
   callboard bench compare before.json after.json --html compared.html
+  callboard bench compare mon.json tue.json wed.json today.json
 
 Exit codes: 0 success; 2 not a file written by `callboard bench --json`.
 """
@@ -40,13 +46,18 @@ def compare(
     before: Annotated[Path, Parameter(name="A", help="Result of the first run, written by `callboard bench --json`.")],
     after: Annotated[Path, Parameter(name="B", help="Result of the second run.")],
     /,
-    *,
+    *more: Annotated[
+        Path,
+        Parameter(name="C", help="More runs: then the last one is compared with the median of all the others."),
+    ],
     html: Annotated[Path | None, Parameter(help="Write an HTML report with plots of both runs to this file.")] = None,
     json: Json = False,
 ) -> int:
-    """Compare two results of `callboard bench --json`."""
+    """Compare results of `callboard bench --json`: two, or the last with the median of all earlier ones."""
     screen = Screen(is_quiet=json)
     try:
+        if more:
+            return _with_earlier([before, after, *more[:-1]], more[-1], screen, html, is_json=json)
         runs = BenchResult.read(before), BenchResult.read(after)
         names = _names(before, after)
         table = [("", *names, "change"), *_rows(*runs)]
@@ -65,6 +76,38 @@ def compare(
         complain(screen, error)
         return Exit.USAGE
     return Exit.FINE
+
+
+def _with_earlier(files: Sequence[Path], newest: Path, screen: Screen, html: Path | None, *, is_json: bool) -> int:
+    """Raises `NotAResult` and `BadArgument`."""
+    if len(files) >= MOST_RUNS:
+        raise BadArgument(f"at most {MOST_RUNS} runs can be compared")
+    earlier, new = [BenchResult.read(file) for file in files], BenchResult.read(newest)
+    found = list(compared(earlier, new))
+    table = [("", f"median of {len(earlier)}", "range", newest.stem, "change"), *map(_compared_row, found)]
+    if is_json:
+        shown = {one.name: {**attrs.asdict(one), "ratio": one.ratio, "is_outside": one.is_outside} for one in found}
+        sys.stdout.write(json.dumps({"earlier": [str(file) for file in files], "figures": shown}, indent=2) + "\n")
+    else:
+        _print(Console(), table)
+    left_out = sum(not run.is_comparable for run in earlier)
+    said = [f"{newest.stem}: {note}" for note in _said(new)]
+    said += [f"latencies of {left_out} earlier runs are left out: they had errors or stalls"] if left_out else []
+    said += list(dict.fromkeys(note for run in earlier for note in _differences(run, new)))
+    said += [f"{one.name} is outside of all earlier runs" for one in found if one.is_outside]
+    for note in said:
+        screen.say(f"callboard: {note}")
+    if html is not None:
+        write(html, page("callboard bench compare", {"usual": usual(earlier), newest.stem: new}, table, said, []))
+    return Exit.FINE
+
+
+def _compared_row(one: Compared) -> tuple[str, str, str, str, str]:
+    def shown(value: float) -> str:
+        return time(value) if one.is_time else percent(value) if one.name == "errors" else f"{value:,.1f}"
+
+    edges = f"{shown(one.low)} to {shown(one.high)}"
+    return one.name, shown(one.median), edges, shown(one.new), _change(one.median, one.new)
 
 
 def _said(run: BenchResult) -> Iterator[str]:

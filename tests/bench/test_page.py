@@ -212,6 +212,10 @@ def test_two_runs_are_compared_for_scripts(tmp_path: Path) -> None:
 
 def test_what_is_no_run_is_not_compared(tmp_path: Path) -> None:
     one = written(tmp_path, "one", result(0.1))
+    # More files: the last one is compared with the median of the others.
+    told = json.loads(piped("bench", "compare", one, one, one, "--json").stdout)
+    assert told["figures"]["p99"]["ratio"] == 1.0
+    assert (len(told["earlier"]), told["figures"]["p99"]["is_outside"]) == (2, False)
     done = piped("bench", "compare", one, str(tmp_path / "none.json"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"callboard: {tmp_path / 'none.json'}: No such file or directory\n"
