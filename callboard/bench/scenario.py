@@ -57,9 +57,9 @@ def parse_scenario(text: str, file: Path) -> Scenario:
     return found
 
 
-_FILE_KEYS: Final = ("name", "script", "steps", "session", "answer")
-_SCRIPT_KEYS: Final = ("name", "weight", "session", "answer", "steps")
-_STEPS: Final[dict[str, tuple[str, ...]]] = {
+FILE_KEYS: Final = ("name", "script", "steps", "session", "answer")
+SCRIPT_KEYS: Final = ("name", "weight", "session", "answer", "steps")
+STEP_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "call": ("args", "label", "cancel_after", "answer", "save"),
     "task": ("args", "label", "cancel_after", "answer", "save"),
     "read": ("label", "save"),
@@ -81,7 +81,7 @@ class _Reading:
     name: str
 
     def scenario(self, table: Table) -> Scenario:
-        _only(table, _FILE_KEYS)
+        _only(table, FILE_KEYS)
         answers = _answers(table)
         if "script" in table.members and "steps" in table.members:
             table.members["steps"].wrong("is outside of `[[script]]`; move it into one")
@@ -97,7 +97,7 @@ class _Reading:
 
     def _script(self, table: Table, number: int, answers: Answers, *, of_file: bool = False) -> Script:
         if not of_file:
-            _only(table, _SCRIPT_KEYS)
+            _only(table, SCRIPT_KEYS)
         place = table.members.get("steps")
         if place is None:
             table.place.wrong('has no `steps`: write steps = [{ call = "NAME" }]')
@@ -188,14 +188,14 @@ def _step(place: Place) -> Step | None:
         place.wrong('must be a table, as { call = "NAME" }')
         return None
     table = Table.of(place)
-    kinds = [key for key in table.members if key in _STEPS]
+    kinds = [key for key in table.members if key in STEP_KEYS]
     if len(kinds) != 1:
-        known = ", ".join(_STEPS)
-        hint = "" if kinds else "".join(nearest(key, _STEPS) for key in table.members)[:100]
+        known = ", ".join(STEP_KEYS)
+        hint = "" if kinds else "".join(nearest(key, STEP_KEYS) for key in table.members)[:100]
         place.wrong(f"must have one of {known}{hint}" if not kinds else f"has several kinds: {' and '.join(kinds)}")
         return None
     kind = kinds[0]
-    _only(table, (kind, *_STEPS[kind]))
+    _only(table, (kind, *STEP_KEYS[kind]))
     value = table.members[kind]
     match kind:
         case "think":

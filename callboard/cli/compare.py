@@ -222,6 +222,14 @@ def _ratio(old: float, new: float) -> float | None:
     return round(new / old, 4) if old else None
 
 
+def print_schema() -> int:
+    """Print the JSON Schema of scenario files, for editors."""
+    from callboard.bench.scenario_schema import schema
+
+    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")
+    return Exit.FINE
+
+
 def generator() -> int:
     """Make load for `callboard bench --generator` of another machine, which starts this over ssh."""
     if sys.stdin.isatty():
@@ -237,3 +245,4 @@ APP: Final = App(name="bench", help_format="plaintext", help_epilogue=BENCH_EXAM
 APP.default(bench)
 APP.command(compare, help_epilogue=COMPARE_EXAMPLES)
 APP.command(generator)
+APP.command(print_schema, name="schema")
