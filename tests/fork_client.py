@@ -57,8 +57,8 @@ def run(path: str, arguments: list[str]) -> int:
 
     for number in FORWARDED if pid else ():
         signal.signal(number, forward)
-    for number in descriptors:
-        os.close(number)  # the fork has them: their other ends must see it when the fork closes one
+    for descriptor in descriptors:
+        os.close(descriptor)  # the fork has them: their other ends must see it when the fork closes one
     status = connected.recv(4)
     return int.from_bytes(status, "big") if status else LOST << 8
 

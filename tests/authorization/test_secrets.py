@@ -237,8 +237,8 @@ async def test_s4_the_token_of_a_caller_reaches_no_backend(tmp_path: Path) -> No
         port = urlsplit(json.loads(await backend.line() or b"")["listening"][0]["url"]).port or 0
         listener = (await nursery.start(trio.serve_tcp, lambda stream: relay(stream, port, heard), 0))[0]
         at = listener.socket.getsockname()[1]
-        program, *arguments = (*forked(), "run", str(APPS / "memory.py"))
-        process = {"command": program, "args": arguments}
+        program, *words = (*forked(), "run", str(APPS / "memory.py"))
+        process = {"command": program, "args": words}
         servers = {"far": {"url": f"http://127.0.0.1:{at}/mcp"}, "near": process}
         file = tmp_path / "servers.json"
         file.write_text(json.dumps({"mcpServers": servers}))
