@@ -69,8 +69,8 @@ Examples:
   callboard bench URL --tool echo --rate 2000             open loop: stalls show
   callboard bench URL --tool echo --find-limit 'p99<50ms'  the highest rate
   callboard bench URL --concurrency 64 --processes 4      on several cores
-  callboard bench URL --yes-remote --rate 20000 --generator 'ssh one callboard' \\
-    --generator 'ssh two callboard'                       on several machines
+  callboard bench URL --yes-remote --rate 20000 \\
+    --generator 'ssh one callboard' --generator 'ssh two callboard'
   callboard bench weather.py:server --read weather://oslo/now
   callboard bench --tool get-env -- \\
     npx -y @modelcontextprotocol/server-everything
