@@ -4,6 +4,7 @@ import functools
 import gc
 import inspect
 import os
+import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -93,6 +94,12 @@ def leaving_no_task(test: Callable[..., Awaitable[None]]) -> Callable[..., Await
         assert {task.name for task in _system_tasks() - before} == set()
 
     return watched
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C: a shell has what it runs in the background ignore SIGINT, and so would every process of a test."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
