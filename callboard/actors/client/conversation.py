@@ -232,10 +232,11 @@ class Conversation:
         )
         body = self.body(method, params)
         body["_meta"] = {**body.get("_meta", {}), **self.said()}
+        revision = self.revision  # while a server is asked whether it is modern, it may change until the answer comes
         answer = await self.send(method, body, patience=patience, hearer=hearer, header_map=header_map)
         if on_told is not None and isinstance(answer, ResultResponse) and not answer.result:
             return Empty()  # a subscription that the server ended
-        return self.read(method, answer)
+        return self.read(method, answer, revision)
 
     async def send(
         self,
@@ -384,16 +385,17 @@ class Conversation:
 
     # What comes in.
 
-    def read(self, method: str, answer: ResultResponse | ErrorResponse) -> Model:
-        """The result in an answer. Raises `ServerRefused` for an error, and `BadAnswer`."""
+    def read(self, method: str, answer: ResultResponse | ErrorResponse, revision: Revision | None = None) -> Model:
+        """The result in an answer, by default of this revision. Raises `ServerRefused` for an error, or `BadAnswer`."""
+        revision = revision or self.revision
         if isinstance(answer, ErrorResponse):
             data = None if answer.data is UNSET else answer.data
             raise ServerRefused(answer.code, answer.message, data)
         try:
-            if method == "tools/call" and (plain := read_plain(self.revision, answer.result)) is not None:
+            if method == "tools/call" and (plain := read_plain(revision, answer.result)) is not None:
                 return plain
             return read_result(
-                self.revision, method, {key: msgspec.json.decode(value) for key, value in answer.result.items()}
+                revision, method, {key: msgspec.json.decode(value) for key, value in answer.result.items()}
             )
         except InvalidParams as error:
             raise BadAnswer(f"{method}: {error}") from None

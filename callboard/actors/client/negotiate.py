@@ -33,9 +33,10 @@ from callboard.errors import (
     RequestTimedOut,
     ServerRefused,
 )
+from callboard.supervisor.groups import own_nursery
 
 PROBE_TIME: Final = 5.0
-"""Seconds for a server on a pipe to answer whether it is modern. Legacy ones may keep silent."""
+"""Seconds for a server on a pipe to answer whether it is modern, before the handshake of legacy ones begins as well."""
 
 HANDSHAKE: Final = Patience(timeout=30.0, cap=30.0)
 
@@ -60,6 +61,8 @@ async def agree(conversation: Conversation, wanted: Revision | None = None) -> A
 
     Raises `CannotConnect`, and what the link raises.
     """
+    if wanted is None and not conversation.link.is_http:
+        return await _agree_on_pipe(conversation)
     if wanted is None or not wanted.dialect.has_sessions:
         agreed = await _discover(conversation, wanted)
         if agreed is not None:
@@ -67,22 +70,66 @@ async def agree(conversation: Conversation, wanted: Revision | None = None) -> A
         if wanted is not None:
             raise CannotConnect(f"the server does not support {wanted}")
     try:
-        return await _initialize(conversation, wanted or max(LEGACY))
+        return await _begin(conversation, await _initialize(conversation, wanted or max(LEGACY)))
     except ServerRefused as refused:
-        # A modern server that took long to start was silent, too, and knows no handshake. Now it is awake.
-        agreed = None if wanted is not None or conversation.link.is_http else await _discover(conversation, None)
-        if agreed is None:
-            raise CannotConnect(f"the server refused the handshake: {refused}") from None
-        return agreed
+        raise _refused(refused) from None
+
+
+@attrs.define(eq=False)
+class _Probe:
+    """The question on a pipe whether a server is modern. The answer may come after the handshake was begun."""
+
+    conversation: Conversation
+    found: Agreed | None = attrs.field(default=None, init=False)
+    ended: trio.Event = attrs.field(factory=trio.Event, init=False)
+    handshake: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    """What is given up if the server is modern."""
+
+    async def run(self) -> None:
+        self.found = await _discover(self.conversation, None)
+        if self.found is not None:
+            self.handshake.cancel()
+        self.ended.set()
+
+
+async def _agree_on_pipe(conversation: Conversation) -> Agreed:
+    """Ask whether the server is modern, and begin the handshake as well if it keeps silent.
+
+    A legacy server may not answer a method that it does not know, and a modern one may take long to start. Once it has
+    started, it answers in the order of the questions, and the first one decides.
+    """
+    probe, result, refused = _Probe(conversation), None, None
+    async with own_nursery(takes_first=True) as nursery:
+        nursery.start_soon(probe.run)
+        with trio.move_on_after(PROBE_TIME):
+            await probe.ended.wait()
+        if probe.found is None:
+            try:
+                with probe.handshake:
+                    result = await _initialize(conversation, max(LEGACY))
+            except ServerRefused as error:
+                refused = error
+                await probe.ended.wait()
+            await trio.lowlevel.checkpoint()  # both may have been answered at once
+        nursery.cancel_scope.cancel()
+    if probe.found is not None:
+        conversation.revision = probe.found.revision
+        return probe.found
+    if result is None:
+        raise _refused(refused) if refused is not None else CannotConnect("the server did not answer the handshake")
+    return await _begin(conversation, result)
+
+
+def _refused(refused: ServerRefused) -> CannotConnect:
+    return CannotConnect(f"the server refused the handshake: {refused}")
 
 
 async def _discover(conversation: Conversation, wanted: Revision | None) -> Agreed | None:
     """Ask a modern server about itself; None if it is a legacy one."""
     conversation.revision = wanted or LATEST
-    patience = HANDSHAKE if conversation.link.is_http else Patience(timeout=PROBE_TIME, cap=PROBE_TIME)
     for _ in range(2):
         try:
-            result = await conversation.once("server/discover", RequestParams(), patience=patience)
+            result = await conversation.once("server/discover", RequestParams(), patience=HANDSHAKE)
         except (ServerRefused, HttpRefused) as refused:
             code, data = refusal(refused)
             named = _supported(code, data)
@@ -96,7 +143,7 @@ async def _discover(conversation: Conversation, wanted: Revision | None) -> Agre
         except BadAnswer:
             return None  # some old ones answer any unknown method, and mean nothing by it
         except RequestTimedOut:
-            if conversation.link.is_http:
+            if conversation.link.is_http or wanted is not None:
                 raise
             return None
         return _discovered(conversation, result) if isinstance(result, DiscoverResult) else None
@@ -147,7 +194,7 @@ def _answered(conversation: Conversation) -> ClientCapabilities:
     )
 
 
-async def _initialize(conversation: Conversation, wanted: Revision) -> Agreed:
+async def _initialize(conversation: Conversation, wanted: Revision) -> InitializeResult:
     """Raises `ServerRefused` if the server wants no handshake."""
     conversation.revision = wanted
     params = InitializeRequestParams(
@@ -156,6 +203,11 @@ async def _initialize(conversation: Conversation, wanted: Revision) -> Agreed:
     result = await conversation.once("initialize", params, patience=HANDSHAKE)
     if not isinstance(result, InitializeResult):
         raise BadAnswer("invalid response to initialize")
+    return result
+
+
+async def _begin(conversation: Conversation, result: InitializeResult) -> Agreed:
+    """Use the revision of *result*, and tell the server that the session has begun."""
     revision = next((known for known in LEGACY if known.value == result.protocol_version), None)
     if revision is None:
         raise CannotConnect(f"the server uses the revision {result.protocol_version[:64]!r}, which is not supported")

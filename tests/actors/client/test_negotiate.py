@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from callboard import Server
@@ -85,6 +86,33 @@ async def test_a_modern_server_that_was_silent_because_it_took_long_to_start_is_
     async with connect(played(play, meets=False)) as client:
         assert client.revision == R5
         assert trio.current_time() == 10
+
+
+@pytest.mark.parametrize("is_together", [False, True])
+async def test_a_slow_server_that_knows_both_eras_is_spoken_to_as_a_modern_one(
+    is_together: bool, autojump_clock: MockClock
+) -> None:
+    heard: list[str] = []
+
+    async def play(puppet: Puppet) -> None:
+        await trio.sleep(10)
+        asked = [await puppet.hear("server/discover"), await puppet.hear("initialize")]
+        answers: list[Json] = [
+            {"supportedVersions": [R5.value], "capabilities": {}, "ttlMs": 0, "cacheScope": "public"},
+            agreed(R4),
+        ]
+        for request, answer in zip(asked, answers, strict=True):
+            await puppet.answer(request, **answer)
+            if not is_together:
+                await trio.testing.wait_all_tasks_blocked()
+        heard.append((await puppet.hear())["method"])
+
+    async with connect(played(play, meets=False)) as client:
+        assert client.revision == R5
+        assert trio.current_time() == 10
+        with trio.move_on_after(1):
+            await client.tools()
+    assert heard == ["tools/list"]  # and not that the session of the handshake has begun
 
 
 @pytest.mark.requirement("M061", "M086")
