@@ -96,7 +96,9 @@ class Readers:
         self.background.spawn(_Attendant(link), name=f"attendant-{next(self._names)}")
 
     def begin(self, conversation: Conversation) -> None:
-        self.background.spawn(_Reader(conversation.link, conversation), name=f"reader-{next(self._names)}")
+        # When its client ends the link is closed, and nothing can come any more: no pause before a retry is waited for.
+        reader = _Reader(conversation.link, conversation)
+        self.background.spawn(reader, name=f"reader-{next(self._names)}", shutdown=0)
 
 
 @attrs.define(eq=False)

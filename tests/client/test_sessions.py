@@ -353,3 +353,18 @@ async def test_a_server_that_fails_every_stream_is_asked_less_and_less_often(aut
         await trio.sleep(600)
         assert 10 < len([seen for seen in here.seen if seen.method == "GET"]) < 40
         await client.call("x")
+
+
+@legacy_revisions
+async def test_leaving_does_not_wait_until_the_stream_of_a_session_would_be_opened_again(
+    revision: Revision, autojump_clock: MockClock
+) -> None:
+    async def play(reply: Reply) -> None:
+        await reply.stream()
+        await reply.end()
+
+    async with web(legacy(play, revision)) as here:
+        async with connect(here.ways(), revision=revision):
+            pass
+        assert [seen.method for seen in here.seen].count("GET") == 1
+        assert trio.current_time() == 0
