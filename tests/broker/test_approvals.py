@@ -221,7 +221,7 @@ async def test_a_yes_is_for_the_arguments_that_were_shown(side: Side) -> None:
 
 
 @SIDES
-async def test_a_yes_of_another_principal_or_under_another_key_is_none(side: Side) -> None:
+async def test_a_yes_of_another_principal_or_under_another_key_is_none(side: Side, autojump_clock: MockClock) -> None:
     async with (
         stood(side, "caller") as stage,
         peer(stage.host, principal=ALICE, answers=replies(YES, YES)) as alice,
@@ -370,7 +370,7 @@ async def test_rules_that_change_count_for_calls_that_wait(side: Side, revision:
 
 
 @SIDES
-async def test_a_rule_that_hides_what_was_asked_about_counts_for_the_yes(side: Side) -> None:
+async def test_a_rule_that_hides_what_was_asked_about_counts_for_the_yes(side: Side, autojump_clock: MockClock) -> None:
     async with stood(side, "caller") as stage, peer(stage.host, principal=ALICE, answers=replies(YES)) as client:
         retry = client.answered(await asked(client, disk="C:"))
         await apply(stage.host, AccessRules([Rule(tools=["wipe"], deny=True)]))

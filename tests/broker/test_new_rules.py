@@ -137,7 +137,7 @@ async def test_following_what_is_hidden_is_as_following_what_is_not_there(side: 
 
 
 @SIDES
-async def test_a_parked_call_of_what_became_hidden_is_refused(side: Side) -> None:
+async def test_a_parked_call_of_what_became_hidden_is_refused(side: Side, autojump_clock: MockClock) -> None:
     server = made()
 
     @server.tool

@@ -110,7 +110,7 @@ async def test_restarts_of_actors_never_fall(autojump_clock: MockClock) -> None:
         assert await restarts(view) == 2
 
 
-async def test_actors_are_counted_though_only_some_are_looked_at(tmp_path: Path) -> None:
+async def test_actors_are_counted_though_only_some_are_looked_at(tmp_path: Path, autojump_clock: MockClock) -> None:
     class Idle(Actor[None]):
         mailbox = None
 

@@ -145,7 +145,7 @@ def test_names_are_taken_once_and_wrong_signatures_are_told_at_once() -> None:
         server.resource("weather://{town}")(needs_city)
 
 
-async def test_two_connections_share_one_server() -> None:
+async def test_two_connections_share_one_server(autojump_clock: MockClock) -> None:
     server = Server("s")
     running = 0
 
@@ -162,7 +162,9 @@ async def test_two_connections_share_one_server() -> None:
         assert text(await one.finish(first)) == text(await two.finish(second)) == "2"
 
 
-async def test_a_tool_that_too_many_wait_in_is_refused_as_overload_and_not_by_its_result() -> None:
+async def test_a_tool_that_too_many_wait_in_is_refused_as_overload_and_not_by_its_result(
+    autojump_clock: MockClock,
+) -> None:
     server = Server("s")
 
     @server.tool

@@ -187,7 +187,7 @@ async def test_1_and_the_string_1_are_two_requests(autojump_clock: MockClock) ->
         assert requests_alive(here) == 1
 
 
-async def test_a_progress_token_in_use_is_refused() -> None:
+async def test_a_progress_token_in_use_is_refused(autojump_clock: MockClock) -> None:
     async with stage({"wait": wait_for_ever, "greet": greet}) as here:
         peer = await here.peer(R4)
         await peer.begin("tools/call", name="wait", meta={"progressToken": "t"})
@@ -282,7 +282,9 @@ async def test_a_hundred_changes_at_once_are_one(autojump_clock: MockClock) -> N
             pytest.fail(f"heard more: {await peer.hear()}")
 
 
-async def test_a_listener_that_lets_a_thousand_changes_pile_up_is_cut_off_and_nobody_else() -> None:
+async def test_a_listener_that_lets_a_thousand_changes_pile_up_is_cut_off_and_nobody_else(
+    autojump_clock: MockClock,
+) -> None:
     uris = [f"file:///{number}" for number in range(3000)]
     async with stage({"greet": greet}) as here:
         slow, quick = await here.peer(R5), await here.peer(R5)
