@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.codecs.revisions import ClientCapabilities, Revision, ServerCapabilities
+from callboard.codecs.revisions import ClientCapabilities, JSONObject, Revision, ServerCapabilities
 from callboard.codecs.revisions.convert import read, write
 from callboard.errors import InvalidParams
 from tests.client.stage import every_revision
@@ -17,7 +17,12 @@ MEMBERS = pytest.mark.parametrize("member", ["extensions", "experimental"])
 def test_settings_that_are_null_are_empty_and_others_that_are_no_object_are_left_out(
     revision: Revision, member: str, side: type[ClientCapabilities | ServerCapabilities]
 ) -> None:
-    said = {"com.example/nil": None, "com.example/on": True, "com.example/list": [{}], "com.example/x": {"deep": None}}
+    said: JSONObject = {
+        "com.example/nil": None,
+        "com.example/on": True,
+        "com.example/list": [{}],
+        "com.example/x": {"deep": None},
+    }
     found = read(revision, side, {member: said})
     assert getattr(found, member) == {"com.example/nil": {}, "com.example/x": {"deep": None}}
     assert write(revision, found) == {member: {"com.example/nil": {}, "com.example/x": {"deep": None}}}
