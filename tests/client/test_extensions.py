@@ -15,11 +15,12 @@ from callboard.codecs.revisions import JSONObject, Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.server import Tasks
 from callboard.server.extension_listeners import REPORTED
-from tests.client.stage import Json, Puppet, every_revision, played
+from tests.client.stage import INFO, Json, Puppet, every_revision, played
 from tests.client.web import Reply, web
 from tests.transports.server.http.stage import serving
 
 ID: Final = "com.example/moods"
+TASKS: Final = "io.modelcontextprotocol/tasks"
 CLOUDS: Final = "notifications/com.example/clouds"
 FELT: Final = "notifications/com.example/felt"
 BOTH: Final = pytest.mark.parametrize("revision", [R4, R5], ids=["legacy", "modern"])
@@ -112,6 +113,34 @@ async def test_a_server_tells_all_clients_of_legacy_sessions() -> None:
         await server.notify(CLOUDS, over="Bergen")
         await wait_all_tasks_blocked()
     assert (heard, other) == ([{"over": "Bergen"}], [])
+
+
+async def test_what_a_call_says_is_heard_while_it_may_become_a_task(autojump_clock: MockClock) -> None:
+    heard: list[JSONObject] = []
+    async with connect(moody([]), extensions=[watching(heard), Extension(TASKS)]) as client:
+        await client.call("sky")
+    assert heard == [{"over": "all"}]
+
+
+@every_revision
+async def test_a_server_with_settings_that_are_null_or_no_object_is_connected_to(revision: Revision) -> None:
+    odd = {"com.example/nil": None, "com.example/on": True}
+
+    async def play(puppet: Puppet) -> None:
+        while True:
+            request = await puppet.hear("server/discover", "initialize")
+            capabilities = {"extensions": odd, "experimental": odd}
+            if request["method"] == "initialize":
+                await puppet.answer(request, protocolVersion=revision.value, capabilities=capabilities, serverInfo=INFO)
+            elif puppet.is_modern:
+                known = {"ttlMs": 0, "cacheScope": "public", "supportedVersions": [revision.value]}
+                await puppet.answer(request, capabilities=capabilities, **known)
+            else:
+                await puppet.refuse(request, -32601)
+
+    async with connect(played(play, revision, meets=False)) as client:
+        assert client.server_capabilities.extensions == {"com.example/nil": {}}
+        assert client.server_capabilities.experimental == {"com.example/nil": {}}
 
 
 @BOTH
