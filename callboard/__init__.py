@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from callboard.server.content.errors import ToolError
     from callboard.server.content.media import Audio, Blob, Image
     from callboard.server.context import Context, Declined, Dismissed, InputRequired, Reply
+    from callboard.server.extension import Extension
     from callboard.server.server import Server
     from callboard.server.signature.markers import Doc, Header
     from callboard.transports.client.process import Command
@@ -33,6 +34,7 @@ __all__ = [
     "Declined",
     "Dismissed",
     "Doc",
+    "Extension",
     "Header",
     "Image",
     "InputRequired",
@@ -65,6 +67,7 @@ _MODULES: Final = {
     "Declined": "callboard.server.context",
     "Dismissed": "callboard.server.context",
     "Doc": "callboard.server.signature.markers",
+    "Extension": "callboard.server.extension",
     "Header": "callboard.server.signature.markers",
     "Image": "callboard.server.content.media",
     "InputRequired": "callboard.server.context",

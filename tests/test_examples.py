@@ -12,7 +12,7 @@ SAYS = {
     "actors.py": ["before the crash: 5", "after the restart: 0", "cannot count backwards"],
     "app.py": ["page: {'resourceUri': 'ui://dice/view'}", "type: text/html;profile=mcp-app"],
     "beside_others.py": ["Hello Ada!", "echo: HELLO"],
-    "extension.py": ["It rains: sad"],
+    "extension.py": ["Clouds over: It rains\nIt rains: sad"],
     "everything.py": ["28 tools, the first of which says: This is a simple text response for testing."],
     "mounted.py": ["tool: Welcome, Ada!", "page: Ada"],
     "traced.py": ["\ntools/call forecast\n  look out of the window\n"],

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from trio.testing import MockClock
 
-from callboard import Server
+from callboard import Context, Server
 from callboard.codecs.revisions import LATEST, Revision
 from callboard.codecs.revisions.revision import R1, R4, R5
 from callboard.testing import Peer, connect
@@ -70,6 +71,19 @@ async def test_a_handshake_with_nulls_is_a_handshake() -> None:
         await client.say({"method": "notifications/initialized", "params": None})
         await client.say({"id": 2, "method": "tools/list", "params": None})
         assert len((await client.hear())["result"]["tools"]) == 1
+
+
+@pytest.mark.parametrize("revision", [LATEST, Revision.V2025_06_18])
+async def test_settings_of_an_extension_that_are_null_or_no_object_refuse_no_client(revision: Revision) -> None:
+    server, odd = greeting(), {"com.example/nil": None, "com.example/on": True}
+
+    @server.tool
+    async def declared(ctx: Context) -> dict[str, Any]:
+        return {"all": [ctx.client_capabilities.extensions, ctx.client_capabilities.experimental]}
+
+    async with connect(server, revision, capabilities={"extensions": odd, "experimental": odd}) as client:
+        found = (await client.call("declared"))["content"][0]["text"]
+        assert msgspec.json.decode(found) == {"all": [{"com.example/nil": {}}] * 2}
 
 
 @pytest.mark.finding("protocol-1.11")

@@ -1,5 +1,6 @@
 """Frames for a peer, in its own revision. The one place where an exception becomes an error on the wire."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -11,7 +12,17 @@ from callboard.codecs.bridge.results import MAX_REMEMBERED, Forwarded
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.lines import MAX_ANSWER
 from callboard.codecs.members import raw, read_members, write_members
-from callboard.codecs.revisions import ERROR_CODES, LATEST, Model, Revision, meta, write, write_params, write_result
+from callboard.codecs.revisions import (
+    ERROR_CODES,
+    LATEST,
+    METHODS,
+    Model,
+    Revision,
+    meta,
+    write,
+    write_params,
+    write_result,
+)
 from callboard.codecs.revisions.calls import STRUCTURED, Structured
 from callboard.codecs.revisions.older import for_older
 from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, BackendRefused, Overloaded, PeerError, RequestFailed
@@ -134,6 +145,19 @@ def notification_frame(revision: Revision, method: str, params: Model) -> bytes:
     """Write a notification. Empty params are left out."""
     body = write_params(revision, method, params)
     return write_members({"jsonrpc": "2.0", "method": method, **({"params": body} if body else {})})
+
+
+def custom_frame(method: str, params: Mapping[str, Any]) -> bytes:
+    """Write a notification of an extension.
+
+    Raises ValueError for a name of the specification, or params that are too large, and what cannot be JSON.
+    """
+    if method in METHODS:
+        raise ValueError(f"the specification has the method {method!r}: it cannot be sent as a custom notification")
+    frame = write_members({"jsonrpc": "2.0", "method": method, **({"params": dict(params)} if params else {})})
+    if len(frame) > MAX_ANSWER:
+        raise ValueError(f"notification {method[:MAX_ID]!r} is larger than {MAX_ANSWER} bytes")
+    return frame
 
 
 class _Progress(Struct, rename="camel"):

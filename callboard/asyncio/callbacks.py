@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -58,4 +59,14 @@ def crossed(loop: asyncio.AbstractEventLoop, options: dict[str, Any]) -> dict[st
     for name in ("on_log", "on_stderr"):
         if found.get(name) is not None:
             found[name] = Telling(loop, found[name])
+    extensions = found.get("extensions")
+    if extensions is not None and not isinstance(extensions, Mapping):
+        found["extensions"] = [_extension_on(loop, one) for one in extensions]
     return found
+
+
+def _extension_on(loop: asyncio.AbstractEventLoop, one: Any) -> Any:
+    """An extension with functions that run in *loop*. What is none is refused by the client."""
+    from callboard.server.extension import Extension  # which most clients do without
+
+    return one.elsewhere(partial(Telling, loop), partial(answered_on, loop)) if isinstance(one, Extension) else one

@@ -298,6 +298,10 @@ class AsyncioClient:
         """Ask for a method that the specification does not have, of an extension."""
         return await self._on_trio(self._client.request, method, patience=patience, **params)
 
+    async def notify(self, method: str, /, **params: Any) -> None:
+        """Send a notification that the specification does not have, of an extension."""
+        await self._thread.call(partial(self._client.notify, method, **params))
+
     async def ping(self, *, patience: Patience | None = None) -> None:
         await self._on_trio(self._client.ping, patience=patience)
 
@@ -316,8 +320,8 @@ class AsyncioClient:
 async def connect(target: Target, **common: Unpack[Common]) -> AsyncIterator[AsyncioClient]:
     """Connect to an MCP server, from asyncio: target and options are those of `callboard.connect`.
 
-    *sampling*, *elicitation*, *roots*, *on_log* and *on_stderr* run in this asyncio loop. The client itself runs on
-    Trio, in one thread for all connections of this loop.
+    *sampling*, *elicitation*, *roots*, *on_log*, *on_stderr* and the functions of *extensions* run in this asyncio
+    loop. The client itself runs on Trio, in one thread for all connections of this loop.
 
     Raises `CannotConnect` or `NotAuthorized` with the reason, in one line.
     """

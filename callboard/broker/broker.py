@@ -30,6 +30,7 @@ from callboard.actors.server.tool_search import ToolSearch
 from callboard.actors.tape import Tape
 from callboard.broker.caches import ListCaches
 from callboard.broker.interceptors import intercept, load_interceptors
+from callboard.broker.own_extensions import OwnExtensions, patterns_and_own
 from callboard.broker.pins import Pinning, Pins
 from callboard.broker.placing import Here, Placed, Placing
 from callboard.broker.reach import reach_for_all, reach_for_callers
@@ -43,6 +44,7 @@ from callboard.config import BackendSpec, BackendTarget, Configuration, read_con
 from callboard.config.front import FrontSettings
 from callboard.config.loading import skip_reason
 from callboard.errors import CannotServe
+from callboard.server.extension import Extension
 from callboard.server.middleware import Middleware
 from callboard.server.served import BackendStatus, Behind, Served
 from callboard.supervisor import Address, Supervisor, get_logger, open_tree
@@ -84,7 +86,7 @@ class Broker(Served):
         pre_warm: float = PRE_WARM,
         example: str | None = None,
         ready_when: Literal["any", "all"] = "any",
-        extensions: Iterable[str] = (),
+        extensions: Iterable[str | Extension] = (),
         experimental: Iterable[str] = (),
         profiles: Iterable[Profile] = (),
         interceptors: Iterable[Middleware] = (),
@@ -94,14 +96,16 @@ class Broker(Served):
         """*example* has calls that the operator may try, one on each line: a tool, and arguments as `callboard call`
         takes them. It is ready when *any* backend is up, or *all*. *extensions* and *experimental*
         capabilities of these names, which may be shell patterns, cross both ways, as MCP Apps (`ui`) do in
-        any case. *profiles* are served at paths of their own, as each backend is. *interceptors* stand around each
-        request and list, the first one outermost, and find *interceptor_headers* of a client's HTTP request in
-        `ctx.headers`. With *tool_search* clients are shown `search_tools` and `call_tool` in the place of all tools."""
+        any case; an `Extension` among them is the broker's own: it declares it, and serves its methods. *profiles* are
+        served at paths of their own, as each backend is. *interceptors* stand around each request and list, the first
+        one outermost, and find *interceptor_headers* of a client's HTTP request in `ctx.headers`. With *tool_search*
+        clients are shown `search_tools` and `call_tool` in the place of all tools."""
         self.info = Implementation(name=name, version=version)
         self.revisions = frozenset(revisions)
         self.specs: dict[str, BackendSpec] = {spec.name: spec for spec in backends}
         self.catalogue = Catalogue(approve)
-        self.transparent = Transparent(tuple(extensions), tuple(experimental))
+        crossing, self.extensions = patterns_and_own(extensions)
+        self.transparent = Transparent(crossing, tuple(experimental))
         self.profiles = tuple(profiles)
         self.interceptors = tuple(interceptors)
         self._interceptor_headers = header_names(tuple(interceptor_headers))
@@ -155,6 +159,8 @@ class Broker(Served):
         lot = Parking(self.info.name) if parking is None else parking
         self.catalogue.seal = Seal(lot.ring, "cursor")  # workers share the ring: any of them goes on with a list
         offer = BrokerOffer(self.info, self.catalogue, self.revisions, transparent=self.transparent)
+        own = OwnExtensions(self.info, self.extensions, offer.guard) if self.extensions else None
+        offer.adopt(own)
         intercept(offer, self.interceptors)
         audience = BrokerAudience(offer.find_resource, transparent=self.transparent)
         offer.on_lists = audience.lists_changed
@@ -165,6 +171,8 @@ class Broker(Served):
         async with open_tree(spec) as root:
             self._offer, self._root = offer, root
             try:
+                if own is not None:
+                    own.begin(root)
                 await self.placing.learn()
                 await self._reload(self.specs)
                 root.spawn(offer.tasks, name="tasks")

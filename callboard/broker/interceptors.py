@@ -8,13 +8,14 @@ that the backend sent.
 import inspect
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import attrs
 
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.frames import Outcome
 from callboard.actors.server.exchange import Exchange, Handler
+from callboard.broker.no_news import NO_NEWS
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.members import raw, write_members
 from callboard.codecs.revisions import Model, read_result, write_result
@@ -103,23 +104,8 @@ def _kind(exchange: Exchange) -> str:
     return _RESULT_OF.get(method, method)
 
 
-class _NoNews:
-    """A broker tells its clients of changes when its backends do."""
-
-    def notify_updated(self, uri: str) -> NoReturn:
-        raise RuntimeError("an interceptor cannot tell clients of changes: backends do")
-
-    notify_changed = notify_updated
-
-    def own_name(self, name: str) -> str:
-        return name
-
-
-_NO_NEWS: Final[Any] = _NoNews()
-
-
 def _context(exchange: Exchange) -> Context:
-    return Context(exchange, _NO_NEWS)
+    return Context(exchange, NO_NEWS)
 
 
 def _report(error: Exception, exchange: Exchange) -> None:

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from callboard.actors.client.conversation import Conversation, Patience
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed, agree
+from callboard.actors.frames import custom_frame
 from callboard.client.cache import ListCache
 from callboard.client.candidates import Candidates
 from callboard.client.subscriptions import ChangeStream, ClientSubscriptions
@@ -232,6 +233,15 @@ class BaseClient:
             raise ServerRefused(answer.code, answer.message, None if answer.data is UNSET else answer.data)
         found: JSONObject = msgspec.json.decode(write_members(answer.result))
         return found
+
+    async def notify(self, method: str, /, **params: Any) -> None:
+        """Send a notification that the specification does not have, of an extension. A server that does not know it
+        says nothing.
+
+        Raises ValueError for one of the specification, or one that is too large, and `ConnectionLost`.
+        """
+        said = {**params, "_meta": dict(self._conversation.said())} if self._conversation.said() else params
+        await self._conversation.tell(method, custom_frame(method, said))
 
     async def ping(self, *, patience: Patience | None = None) -> None:
         """See that the server is there. A modern one is asked about itself: it has no ping."""

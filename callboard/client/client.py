@@ -19,6 +19,7 @@ from callboard.client.base import BaseClient, OutgoingRequests, Readers
 from callboard.client.call import Calling
 from callboard.client.callbacks import Elicitation, Roots, Sampling, answers_of, capabilities_of
 from callboard.client.connect import Connector
+from callboard.client.extensions import ClientExtensions, Extensions
 from callboard.client.manual import ManualClient
 from callboard.client.routes import ClientAccess, Target, ways_to
 from callboard.client.tasks import ClientTasks, TaskHandle
@@ -166,7 +167,7 @@ class Common(TypedDict, total=False):
     auth: Auth | None
     on_stderr: OnStderr | None
     check_results: bool
-    extensions: Mapping[str, JSONObject] | None
+    extensions: Extensions | None
     experimental: Mapping[str, JSONObject] | None
 
 
@@ -204,7 +205,7 @@ def connect(
     auth: Auth | None = None,
     on_stderr: OnStderr | None = None,
     check_results: bool = True,
-    extensions: Mapping[str, JSONObject] | None = None,
+    extensions: Extensions | None = None,
     experimental: Mapping[str, JSONObject] | None = None,
 ) -> AbstractAsyncContextManager[Client] | AbstractAsyncContextManager[ManualClient]:
     """Connect to an MCP server: a URL, a command (a list), `FILE.py:NAME`, `FILE.json#NAME`, or a `Server`.
@@ -215,7 +216,8 @@ def connect(
     both speak. *headers* go with every HTTP request, and *tls* says which certificates are believed. *auth* (from
     `callboard.oauth`) is asked when a server over HTTP wants authorization. With *check_results* off a tool's
     results are taken as they come, and its list is not fetched to know what it promises. *extensions* (their settings
-    by id) and *experimental* are declared to the server; `Client.request` uses their methods.
+    by id, or `Extension` objects with functions that hear what the server says) and *experimental* are declared to the
+    server; `Client.request` and `Client.notify` use their methods and notifications.
 
     Raises `CannotConnect` or `NotAuthorized` with the reason, in one line.
     """
@@ -224,8 +226,9 @@ def connect(
     if capabilities is not None and input == "answer":
         raise ValueError("capabilities= is only for input='manual'; otherwise the callbacks declare them")
     declared = capabilities or capabilities_of(sampling, elicitation, roots)
-    if extensions:
-        declared = attrs.evolve(declared, extensions=dict(extensions))
+    extended = ClientExtensions.of(extensions)
+    if extended.settings:
+        declared = attrs.evolve(declared, extensions=extended.settings)
     if experimental:
         declared = attrs.evolve(declared, experimental=dict(experimental))
     said = _Said(
@@ -234,6 +237,7 @@ def connect(
         info=info,
         log_level=log_level,
         on_log=on_log,
+        extensions=extended,
     )
     access = ClientAccess(headers=headers or {}, tls=tls, auth=auth, on_stderr=on_stderr)
     wanted = None if revision is None else Revision(revision)
@@ -251,6 +255,7 @@ class _Said:
     info: Implementation
     log_level: LoggingLevel | None
     on_log: OnLog | None
+    extensions: ClientExtensions
 
 
 @asynccontextmanager
@@ -268,13 +273,14 @@ async def _connected(
         raise RuntimeError("callboard.connect runs on Trio: use trio.run(), or on asyncio callboard.asyncio.connect")
     ways = ways_to(target, access)
     async with open_tree(tree.client()) as root, AsyncExitStack() as stack:
-        answering = Answering(said.answers, root.supervisor_of(tree.ANSWERS))
+        answering = Answering(said.answers, root.supervisor_of(tree.ANSWERS), added=said.extensions.answers)
         readers = Readers(root.supervisor_of(tree.BACKGROUND))
 
         def begin(link: Link) -> Conversation:
             conversation = Conversation(
                 link, answering, said.info, said.capabilities, said.log_level, on_log=said.on_log
             )
+            conversation.on_added = said.extensions.on_added
             if link.is_http:
                 readers.attend(link)
             else:

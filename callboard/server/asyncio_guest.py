@@ -112,6 +112,9 @@ class AsyncioContext(Context):
     async def report(self, progress: float, *, total: float | None = None, message: str | None = None) -> None:
         await self._crossing.call(lambda: self._exchange.report(progress, total, message))
 
+    async def notify(self, method: str, /, **params: JSONValue) -> None:
+        await self._crossing.call(functools.partial(super().notify, method, **params))
+
     async def close_stream(self, *, retry: float = 1.0) -> None:
         await self._crossing.call(lambda: self._exchange.slot.outlet.close_stream(retry))
 

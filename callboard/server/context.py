@@ -7,9 +7,11 @@ from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, Type
 
 import attrs
 import msgspec
+import trio
 from msgspec import UNSET
 
 from callboard.actors.changes import ListName
+from callboard.actors.frames import custom_frame
 from callboard.actors.rules import NO_RULES
 from callboard.actors.server.client_requests import ClientRequest, check_declared
 from callboard.actors.server.exchange import Exchange
@@ -277,6 +279,16 @@ class Context:
         if total is None and isinstance(items, Sequence):
             total = len(items)
         return _Reported(iter(items), self.report, total)
+
+    async def notify(self, method: str, /, **params: JSONValue) -> None:
+        """Send the client a notification of an extension, on the way of its request. A client that does not know it
+        ignores it; it is lost while the client is asked something, and once a task goes on without its request.
+
+        Raises ValueError for a name of the specification, or params that are too large.
+        """
+        frame = custom_frame(method, params)
+        await trio.lowlevel.checkpoint()  # also for a handler that says much, and is not wanted any more
+        await self._exchange.tell(frame)
 
     def notify_updated(self, uri: str) -> None:
         """Tell all subscribers, not only this client, that a resource has another content now."""

@@ -1,7 +1,11 @@
-"""Extensions of a server: what it declares, and the methods and notifications that it has, beyond the specification."""
+"""Extensions: what a server, a client or a broker declares, and the methods and notifications that it has, beyond the
+specification."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from copy import copy
+from functools import partial
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -11,30 +15,31 @@ from msgspec import UNSET
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.extensions import AddedMethod, added_row
 from callboard.codecs.bridge.results import COMPLETE, Forwarded
-from callboard.codecs.envelope import Notification
-from callboard.codecs.json_scan import check_modelled
-from callboard.codecs.members import raw, read_members, write_members
+from callboard.codecs.envelope import Request
+from callboard.codecs.members import raw, read_members
 from callboard.codecs.revisions import ALL, METHODS, Implementation, JSONObject, Revision, ServerCapabilities
 from callboard.codecs.revisions.meta import is_valid_meta_key
-from callboard.errors import HandlerFailed, InvalidRequest, PeerError
+from callboard.errors import HandlerFailed, InvalidRequest, MethodNotFound
 from callboard.server.content.errors import ToolError
 from callboard.server.content.failures import failure_text, is_unexpected
 from callboard.server.context import Context, News
 from callboard.server.faults import log_failure
-from callboard.server.registry import CacheHint, HandlerEntry, Registry
+from callboard.server.registry import CacheHint, Function, HandlerEntry, Registry
 from callboard.server.signature.schemas import to_json
 from callboard.server.signature.signature import Signature
-from callboard.supervisor import Supervisor, get_logger
-from callboard.supervisor.ended import drop_frames, where
-from callboard.supervisor.ended import failure_text as failed_as
+from callboard.supervisor import Supervisor
 from callboard.supervisor.groups import sole
-
-log = get_logger("callboard.handlers")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 Notified: TypeAlias = Callable[[JSONObject], None]
 """Called with the params of a notification. It must not wait."""
+
+ClientAnswer: TypeAlias = Callable[[Request, Revision], Awaitable[Forwarded]]
+"""Answers a request of a server."""
+
+_OF_SERVERS: Final = ("attach", "around")
+_OF_BROKERS: Final = ("begin", "added")
 
 
 class ExtensionHost(News, Protocol):
@@ -60,7 +65,7 @@ class ExtensionRun:
 
 
 class Extension:
-    """An extension of a server, named by *id*: `com.example/echo`, after a domain of yours.
+    """An extension of a server, a client or a broker, named by *id*: `com.example/echo`, after a domain of yours.
 
     ```python
     echo = Extension("com.example/echo", {"loud": True})
@@ -76,7 +81,10 @@ class Extension:
 
     The signature of a method's function is what its params must be, as of a tool; what it returns is the result, an
     object. With *needs_client*, a modern client has to declare the extension before it may use a method. Subclasses
-    may override `declared`, `attach` and `added`.
+    for servers may override `declared`, `attach` and `added`.
+
+    In `connect(target, extensions=[echo])` it is a client's: its functions hear notifications of the server, and answer
+    requests of a legacy server, but for methods that take a `Context`. A modern server has no way to ask.
     """
 
     def __init__(
@@ -110,15 +118,43 @@ class Extension:
         return add
 
     def notification(self, name: str) -> Callable[[F], F]:
-        """Have a plain function hear of notifications of this *name*, by their params. It must not wait."""
+        """Have a plain function hear of notifications of this *name*, by their params. It must not wait: the
+        connection is read no further meanwhile."""
         if name in METHODS:
             raise ValueError(f"the specification has the notification {name!r}")
 
         def add(function: F) -> F:
+            if inspect.iscoroutinefunction(function):
+                raise TypeError(f"notification {name!r}: expected a plain function, which must not wait")
             self.notifications[name] = function
             return function
 
         return add
+
+    def names(self) -> Iterator[str]:
+        """The names of its methods and notifications."""
+        yield from (*self._entries, *self.notifications)
+
+    # What a client asks.
+
+    def answers(self, limiter: trio.CapacityLimiter) -> Iterator[tuple[str, "ClientAnswer"]]:
+        """The methods by name, as a client answers its server: those that take no `Context`."""
+        for name, entry in self._entries.items():
+            if entry.signature.context_parameter is None:
+                yield name, partial(_answer, self.revisions, entry, limiter)
+
+    def elsewhere(self, tell: Callable[[Notified], Notified], run: Callable[[Function], Function]) -> Self:
+        """A copy for a client. Its functions run elsewhere: those for notifications by *tell*, and the others by
+        *run*, which makes them async."""
+        other = copy(self)
+        other.__dict__["notifications"] = {name: tell(function) for name, function in self.notifications.items()}
+        other.__dict__["_entries"] = {
+            name: attrs.evolve(
+                entry, function=run(entry.function), signature=attrs.evolve(entry.signature, is_async=True)
+            )
+            for name, entry in self._entries.items()
+        }
+        return other
 
     # What a server asks.
 
@@ -155,18 +191,43 @@ class _FunctionHandler:
     run: ExtensionRun
 
     async def __call__(self, exchange: Exchange) -> Forwarded:
-        entry, run, request = self.entry, self.run, exchange.request
-        given = {name: value for name, value in request.members.items() if name != "_meta"}
-        arguments = entry.signature.read(raw(given))
-        try:
-            value = await entry.perform(arguments, Context(exchange, run.server, run.lifespan), run.limiter)
-            return answered(exchange.terms.revision, value)
-        except Exception as error:
-            if not is_unexpected(error) and not isinstance(sole(error), ToolError):
-                raise sole(error) from None
-            if is_unexpected(error):
-                log_failure(sole(error), request, request.method, entry.function)
-            raise HandlerFailed(failure_text(error, show_errors=run.server.show_errors)) from None
+        run, context = self.run, Context(exchange, self.run.server, self.run.lifespan)
+        revision, shows = exchange.terms.revision, run.server.show_errors
+        return await _served(self.entry, exchange.request, revision, run.limiter, context, show_errors=shows)
+
+
+async def _answer(
+    revisions: frozenset[Revision],
+    entry: HandlerEntry,
+    limiter: trio.CapacityLimiter,
+    request: Request,
+    revision: Revision,
+) -> Forwarded:
+    """Answer a request of a server."""
+    if revision not in revisions:
+        raise MethodNotFound(f"{request.method} is not supported")
+    return await _served(entry, request, revision, limiter, None, show_errors=False)
+
+
+async def _served(
+    entry: HandlerEntry,
+    request: Request,
+    revision: Revision,
+    limiter: trio.CapacityLimiter,
+    context: Context | None,
+    *,
+    show_errors: bool,
+) -> Forwarded:
+    given = {name: value for name, value in request.members.items() if name != "_meta"}
+    arguments = entry.signature.read(raw(given))
+    try:
+        return answered(revision, await entry.perform(arguments, context, limiter))
+    except Exception as error:
+        if not is_unexpected(error) and not isinstance(sole(error), ToolError):
+            raise sole(error) from None
+        if is_unexpected(error):
+            log_failure(sole(error), request, request.method, entry.function)
+        raise HandlerFailed(failure_text(error, show_errors=show_errors)) from None
 
 
 def answered(revision: Revision, value: object) -> Forwarded:
@@ -192,22 +253,17 @@ def added_by(extensions: Iterable[Extension], run: ExtensionRun) -> dict[str, Ad
     return found
 
 
-def tell(extensions: Iterable[Extension], notification: Notification) -> bool:
-    """Tell the extensions of a notification. False if none of them knows it."""
-    listeners = [
-        one.notifications[notification.method] for one in extensions if notification.method in one.notifications
-    ]
-    for listener in listeners:
-        try:
-            check_modelled(notification.members)
-            listener(msgspec.json.decode(write_members(notification.members)))
-        except PeerError:
-            return False
-        except Exception as error:  # the author's own: it ends neither the session nor the other listeners
-            _report(notification.method, error)
-    return bool(listeners)
-
-
-def _report(method: str, error: Exception) -> None:
-    log.error("notification_failed", method=method, failure=failed_as(error), where=where(error))
-    drop_frames(error)
+def checked_extensions(extensions: Iterable[object], *, is_client: bool) -> tuple[Extension, ...]:
+    """The *extensions* of a client, or of a broker. Raises TypeError for what is none, or has to do with what only a
+    server has, and ValueError for two of one id."""
+    found: dict[str, Extension] = {}
+    for one in extensions:
+        if not isinstance(one, Extension):
+            raise TypeError(f"extensions: expected an Extension, not {type(one).__name__}")
+        hooks = (*_OF_SERVERS, *_OF_BROKERS) if is_client else _OF_SERVERS
+        if any(getattr(type(one), hook) is not getattr(Extension, hook) for hook in hooks):
+            raise TypeError(f"extension {one.id!r}: {type(one).__name__} is for a Server")
+        if one.id in found:
+            raise ValueError(f"extension {one.id!r} already exists")
+        found[one.id] = one
+    return tuple(found.values())

@@ -61,7 +61,8 @@ from callboard.server.content.content import to_contents, to_messages, to_result
 from callboard.server.content.errors import BadArguments, Unfit
 from callboard.server.content.failures import error_result, is_unexpected
 from callboard.server.context import Context, InputRequired, News
-from callboard.server.extension import Extension, ExtensionRun, added_by, tell
+from callboard.server.extension import Extension, ExtensionRun, added_by
+from callboard.server.extension_listeners import ExtensionListeners
 from callboard.server.faults import exited, log_failure
 from callboard.server.middleware import Middleware, Serve, as_model, checked, guarded, through
 from callboard.server.registry import (
@@ -151,6 +152,7 @@ class ServerOffer:
         self.added: Mapping[str, AddedMethod] = added_by(server.extensions, run)
         stores = (run.kept[one.id] for one in server.extensions if isinstance(run.kept.get(one.id), TaskStore))
         self.task_store: TaskStore | None = next(stores, None)
+        self._listeners = ExtensionListeners(server.extensions)
         self._declared: dict[Revision, tuple[ServerCapabilities, ServerCapabilities]] = {}
 
     def capabilities(self, revision: Revision) -> ServerCapabilities:
@@ -168,7 +170,7 @@ class ServerOffer:
 
     def hear(self, notification: Notification, _: Terms | None, __: SessionKey) -> bool:
         """Tell the extensions of a notification. False if none of them knows it."""
-        return tell(self._server.extensions, notification)
+        return self._listeners.hear(notification.method, notification.members)
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         entry = self._registry.tools.entries.get(route.name or "") if method == "tools/call" else None

@@ -63,7 +63,9 @@ class HandlerEntry:
     scopes: frozenset[str] = frozenset()
     """Those that a caller needs, beside what rules say."""
 
-    async def perform(self, arguments: Mapping[str, Any], context: Context, limiter: trio.CapacityLimiter) -> Any:
+    async def perform(
+        self, arguments: Mapping[str, Any], context: Context | None, limiter: trio.CapacityLimiter
+    ) -> Any:
         """Run the function: an async one here, a plain one in a thread. One that exits ends its own call only."""
         values = dict(arguments)
         if self.signature.context_parameter is not None:

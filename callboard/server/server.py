@@ -11,6 +11,7 @@ import trio
 
 from callboard import tree
 from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpdated
+from callboard.actors.frames import custom_frame
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.host import Host
 from callboard.actors.server.log_to_all import log_to_all
@@ -19,6 +20,7 @@ from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
 from callboard.actors.server.request import HARD_CAP
 from callboard.actors.server.roots_reader import RootsListener, RootsWatch
+from callboard.actors.server.tell_all import tell_all
 from callboard.actors.server.tool_search import NAMES, ToolSearch
 from callboard.codecs.http.passed import header_names
 from callboard.codecs.revisions import (
@@ -283,6 +285,16 @@ class Server(Decorators, Served):
         """
         for host in list(self._hosts):
             await log_to_all(host.clients, level, data, logger)
+
+    async def notify(self, method: str, /, **params: JSONValue) -> None:
+        """Send a notification of an extension to all clients of legacy sessions. A modern client hears such of its own
+        requests only: see `Context.notify`. A client that does not read loses the oldest.
+
+        Raises ValueError for a name of the specification, or params that are too large.
+        """
+        frame = custom_frame(method, params)
+        for host in list(self._hosts):
+            await tell_all(host.clients, lambda _: frame)
 
     def complete_elicitation(self, elicitation_id: str) -> bool:
         """Tell the client that was sent to a page by `Context.elicit_url` or `require_url` that its user is done there.

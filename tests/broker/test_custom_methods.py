@@ -243,6 +243,28 @@ async def test_a_modern_client_hears_of_it_during_its_request(autojump_clock: Mo
         assert client.notifications("notifications/com.example/now") == [{"glad": 1}]
 
 
+@FRONTS
+async def test_what_a_modern_server_says_during_a_request_reaches_no_other_client(
+    autojump_clock: MockClock, revision: Revision
+) -> None:
+    back = moody(R5)
+    async with (
+        brokered(back.ways, extensions=[MOOD]) as host,
+        peer(host, revision, capabilities=HAS_MOOD) as mine,
+        peer(host, R4, capabilities=HAS_MOOD) as other,
+    ):
+        asked = await mine.begin("tools/call", name="book", arguments={})
+        line, call = await back.hear()
+        await line.tell("notifications/com.example/now", glad=1)
+        await line.answer(call, content=[])
+        await mine.finish(asked)
+        await line.tell("notifications/com.example/now", glad=2)  # of none
+        await wait_all_tasks_blocked()
+        await other.request("ping")
+        assert mine.notifications("notifications/com.example/now") == [{"glad": 1}]
+        assert other.notifications("notifications/com.example/now") == []
+
+
 async def test_a_private_notification_comes_by_http_too() -> None:
     back = moody(R5)
     async with serving(cast("Any", Broker([backend(back.ways)], extensions=[MOOD]))) as place:

@@ -207,3 +207,19 @@ def test_ten_thousand_extensions_of_one_peer_cost_no_more_than_reading_them() ->
     merged = transparent.merged([offered] * 3)
     assert UI in merged["extensions"]
     assert len(merged["extensions"]) <= MAX_LOOKED_AT
+
+
+@every_revision
+@ERAS
+async def test_null_settings_of_a_client_and_a_server_are_empty_to_the_other(
+    autojump_clock: MockClock, back_revision: Revision, revision: Revision
+) -> None:
+    """A nil map of Go is written as null."""
+    odd: Json = {"extensions": {UI: None, "com.example/on": True}, "experimental": {"nil": None, "on": True}}
+    back = offering(back_revision, **odd)
+    async with brokered(back.ways, extensions=["com.example/*"], experimental=["*"]) as host:
+        said = await declared_in_call(back, host, revision, {**odd})
+        assert said["extensions"] == {UI: {}}
+        assert said["experimental"] == {"nil": {}}
+        capabilities = host.offer.capabilities(revision)
+        assert (capabilities.extensions, capabilities.experimental) == ({UI: {}}, {"nil": {}})

@@ -13,8 +13,8 @@ import trio.lowlevel
 from structlog.testing import capture_logs
 
 import callboard
-from callboard import Context, Server
-from callboard.codecs.revisions import LoggingMessageNotificationParams
+from callboard import Context, Extension, Server
+from callboard.codecs.revisions import JSONObject, LoggingMessageNotificationParams
 from callboard.testing import connect
 
 
@@ -130,24 +130,34 @@ async def test_a_cancelled_call_cancels_the_handler_on_asyncio() -> None:
 async def test_the_context_is_bridged_in_every_era(revision: str) -> None:
     server = Server("s")
     logs: list[LoggingMessageNotificationParams] = []
+    told: list[JSONObject] = []
+    listener = Extension("com.example/told")
+    listener.notification("notifications/com.example/told")(told.append)
 
     @server.tool(loop="asyncio")
     async def greet(ctx: Context) -> str:
         await ctx.log("info", "hello")
         await ctx.report(1, total=2)
+        await ctx.notify("notifications/com.example/told", name="Ada")
         answer = await ctx.sample("Who?", max_tokens=9)
         (again,) = await ctx.ask_all(ctx.sample("Again?", max_tokens=9))
         await asyncio.sleep(0)
         return f"{ctx.revision.value}: {answer.text} {again.text}"
 
     async with callboard.connect(
-        server, revision=revision, sampling=lambda _: "Ada", log_level="debug", on_log=logs.append
+        server,
+        revision=revision,
+        sampling=lambda _: "Ada",
+        log_level="debug",
+        on_log=logs.append,
+        extensions=[listener],
     ) as client:
         async with client.call("greet") as call:
             updates = [update async for update in call.progress]
         assert text(call.result) == f"{revision}: Ada Ada"
         assert [update.progress for update in updates] == [1]
         assert [log.data for log in logs] == ["hello"]
+        assert told == [{"name": "Ada"}]
 
 
 async def test_notifications_from_asyncio_reach_subscribers() -> None:

@@ -77,7 +77,7 @@ class CustomMethods(dict[str, AddedMethod]):
 
     # Notifications of clients.
 
-    def tell(self, backend: Backend, key: ConnectionKey, account: str, frame: bytes) -> bool:
+    def tell(self, backend: Backend, key: ConnectionKey, account: str, method: str, frame: bytes) -> bool:
         """Have a notification sent to a backend, on a connection of *key*. False if it is not taken."""
         try:
             backend.notices.take(account)
@@ -85,7 +85,7 @@ class CustomMethods(dict[str, AddedMethod]):
             return False
         answers = backend.group.supervisor_of(tree.ANSWERS)
         try:
-            answers.spawn(CustomNotice(backend, key, account, frame), name=f"notice-{next(_NAMES)}", shutdown=0)
+            answers.spawn(CustomNotice(backend, key, account, method, frame), name=f"notice-{next(_NAMES)}", shutdown=0)
         except SupervisorClosed:
             backend.notices.give_back(account)
             return False
@@ -113,6 +113,7 @@ class CustomNotice(Actor[Never]):
     backend: Backend
     key: ConnectionKey
     account: str
+    method: str
     frame: bytes
 
     async def run(self) -> None:
@@ -125,7 +126,7 @@ class CustomNotice(Actor[Never]):
             else:
                 connection = await backend.pool.take(self.key, use, self.account, alone=False)
             try:
-                await connection.conversation.link.tell(self.frame)
+                await connection.conversation.tell(self.method, self.frame)
             finally:
                 backend.give_back(connection, use)
         except CallboardError:

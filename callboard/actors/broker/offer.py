@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -34,7 +34,7 @@ from callboard.codecs.bridge.definitions import KINDS, PROMPTS, RESOURCES, TEMPL
 from callboard.codecs.bridge.results import COMPLETE, Forwarded
 from callboard.codecs.bridge.transparent import Transparent
 from callboard.codecs.caller import ANONYMOUS, Caller
-from callboard.codecs.envelope import Request
+from callboard.codecs.envelope import Notification, Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import (
@@ -63,6 +63,15 @@ _KEPT: Final = {"ttlMs": raw(0), "cacheScope": raw("private")}
 _NO_META: Final[Members] = {}
 
 
+class BrokerExtensions(Protocol):
+    """Extensions that the broker itself has: `OwnExtensions`."""
+
+    methods: Mapping[str, AddedMethod]
+
+    def declared(self, revision: Revision, capabilities: ServerCapabilities) -> ServerCapabilities: ...
+    def hear(self, notification: Notification) -> bool: ...
+
+
 @attrs.define(eq=False)
 class BrokerOffer:
     """The offer of a broker. Lists come from the catalogue; only the first list of a client that can be asked may wait,
@@ -78,6 +87,8 @@ class BrokerOffer:
     )
     tasks: BrokeredTasks = attrs.field(factory=BrokeredTasks)
     choice: ServerChoice | None = None
+    own: BrokerExtensions | None = attrs.field(default=None, init=False)
+    """They come before what backends have."""
     narrowed: "dict[str, BrokerOffer]" = attrs.field(factory=dict, init=False)
     """Offers of some of the servers, by the paths that they are at. They follow this one."""
     instructions: str | None = attrs.field(default=None, init=False)
@@ -90,12 +101,13 @@ class BrokerOffer:
     _modern: ServerCapabilities = attrs.field(init=False)
     _around: "Around | None" = attrs.field(default=None, init=False)
     _skills: Mapping[str, AddedMethod] = attrs.field(init=False)
+    _declared: dict[Revision, tuple[ServerCapabilities, ServerCapabilities]] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.added = CustomMethods(self.routes)
         self._skills = dict(BrokeredSkills(self.routes, self.catalogue).methods())
-        self.added.update(self._skills)
         self._capabilities = self._modern = capabilities_of([], self.transparent)
+        self._put_methods()
         self.intercept(None)
 
     def intercept(self, around: "Around | None") -> None:
@@ -137,7 +149,13 @@ class BrokerOffer:
         return self.tasks.store
 
     def capabilities(self, revision: Revision) -> ServerCapabilities:
-        return self._modern if revision.dialect.has_extensions else self._capabilities
+        found = self._modern if revision.dialect.has_extensions else self._capabilities
+        if self.own is None:
+            return found
+        known = self._declared.get(revision)
+        if known is None or known[0] is not found:
+            known = self._declared[revision] = found, self.own.declared(revision, found)
+        return known[1]  # the same object until that changes
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         if method != "tools/call":
@@ -243,11 +261,20 @@ class BrokerOffer:
         modern = with_tasks(found) if any(backend.may_defer for backend in backends) else found
         if found != self._capabilities or modern != self._modern:
             self._capabilities, self._modern = found, modern
-            self.added.clear()
-            self.added.update({**self._skills, **({} if modern is found else self.tasks.added())})
+            self._put_methods()
         self.catalogue.let_defer(backend.name for backend in backends if backend.has_task_extension)
         self.instructions = instructions_of(list(self.backends.values()))
         self._lead()
+
+    def _put_methods(self) -> None:
+        tasks = {} if self._modern is self._capabilities else self.tasks.added()
+        self.added.clear()
+        self.added.update({**self._skills, **tasks, **({} if self.own is None else self.own.methods)})
+
+    def adopt(self, own: BrokerExtensions | None) -> None:
+        """Have extensions of the broker's own."""
+        self.own = own
+        self._put_methods()
 
     def take_in(self, backend: Backend) -> None:
         """A backend is about to run, in the place of another one of its name if there was one."""

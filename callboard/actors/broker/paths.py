@@ -83,6 +83,7 @@ class BrokerPaths:
             tasks=main.tasks,
             choice=choice,
         )
+        offer.adopt(main.own)
         main.narrow(name, offer)
         audience = BrokerAudience(offer.find_resource, self.audience.fan_out, main.transparent)
         offer.on_lists = audience.lists_changed
@@ -93,7 +94,10 @@ class BrokerPaths:
     # Notifications of extensions.
 
     def _hear(self, offer: BrokerOffer, notification: Notification, terms: Terms | None, session: SessionKey) -> bool:
-        """A notification of a client that the specification does not have: for each backend that it may be for."""
+        """A notification of a client that the specification does not have: for an extension of the broker, or for each
+        backend that it may be for."""
+        if offer.own is not None and offer.own.hear(notification):
+            return True
         rules, caller = self.host.rules, ANONYMOUS if terms is None else terms.caller
         frame = write_members({"jsonrpc": "2.0", "method": notification.method, "params": notification.members})
         if not may_cross(notification.method) or len(frame) > MAX_NOTICE:
@@ -101,24 +105,30 @@ class BrokerPaths:
         is_taken = False
         for backend in offer.added.owners(notification.method, rules, caller):
             key = SHARED if terms is None else backend.keys.of_session(terms, session)
-            is_taken |= offer.added.tell(backend, key, caller.key, frame)
+            is_taken |= offer.added.tell(backend, key, caller.key, notification.method, frame)
         return is_taken
 
     def tell_clients(
         self, backend: Backend, connection: BackendConnection, method: str, params: Mapping[str, Raw]
     ) -> None:
-        """A notification of a backend that the specification does not have: for sessions whose connection it came on,
-        if they have declared an extension of the backend's that crosses; and for a request that is alone there."""
+        """A notification of a backend that the specification does not have, for clients that have declared an extension
+        of the backend's that crosses: the sessions on the connection that it came by, and a request that is alone
+        there. What a modern backend says is about a request, and for no other client."""
         extensions = custom_of(backend)
         if not extensions or not may_cross(method):
+            return
+        asking = [use for use in connection.uses if use.exchange is not None]
+        if connection.speaks_for_all:
+            if asking and asking[-1].exchange is not None and are_of_one_client(asking):
+                tell_exchange(backend, asking[-1].exchange, method, params)
             return
         news = told(method, params)
         for session in list(self.host.clients.values()):
             if self._hears(session, backend, connection, extensions) and (slot := session.key.home) is not None:
                 slot.outlet.send_nowait(news)
-        exchanges = [use.exchange for use in connection.uses if use.exchange is not None]
-        if exchanges and exchanges[-1].session is None and are_of_one_client(connection.uses):
-            tell_exchange(backend, exchanges[-1], method, params)
+        latest = asking[-1].exchange if asking else None
+        if latest is not None and latest.session is None and are_of_one_client(connection.uses):
+            tell_exchange(backend, latest, method, params)
 
     def _hears(
         self, session: OpenSession, backend: Backend, connection: BackendConnection, extensions: Set[str]
@@ -130,4 +140,4 @@ class BrokerPaths:
             return False
         if rules is not None and not rules.sees_server(session.caller, backend.name):
             return False
-        return connection.speaks_for_all or backend.keys.of_session(terms, session.key) == connection.key
+        return backend.keys.of_session(terms, session.key) == connection.key

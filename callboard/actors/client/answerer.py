@@ -12,6 +12,7 @@ from callboard.actors.client.link import Link
 from callboard.actors.frames import error_frame, result_frame
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.shares import Shares
+from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.bridge.tasks import about_task, task_named
 from callboard.codecs.envelope import Request, RequestId, size_of
 from callboard.codecs.json_scan import check_modelled
@@ -44,6 +45,12 @@ Answer: TypeAlias = Callable[[Any], Awaitable[Model]]
 """Answers one kind of question: params in, result out."""
 
 
+AddedAnswer: TypeAlias = Callable[[Request, Revision], Awaitable[Forwarded]]
+"""Answers a request that the specification does not have, of an extension."""
+
+NONE_ADDED: Final[Mapping[str, AddedAnswer]] = {}
+
+
 def question_bytes() -> Shares:
     """Counts the bytes of one server's questions."""
     return Shares("bytes of questions", MAX_QUESTION_BYTES, MAX_QUESTION_BYTES)
@@ -57,6 +64,8 @@ class Answering:
     supervisor: Supervisor
     asked: Shares = attrs.field(factory=question_bytes, kw_only=True)
     """Bytes of the questions that are being answered: of this connection, or of all to the same server."""
+    added: Mapping[str, AddedAnswer] = attrs.field(default=NONE_ADDED, kw_only=True)
+    """What answers requests of extensions, by method."""
     _begun: dict[RequestId, Address[Never]] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _noted: RateLimit = attrs.field(factory=lambda: RateLimit(NOTED), init=False)
@@ -179,15 +188,19 @@ class Answerer(Actor[Never]):
         finally:
             self.answering.done(request.id, self.size, self.on_idle)
 
-    async def _result(self) -> Model:
+    async def _result(self) -> Model | Forwarded:
         request = self.request
-        method_of(self.revision, request.method, Direction.SERVER_TO_CLIENT)
+        added = self.answering.added.get(request.method)
+        if added is None:
+            method_of(self.revision, request.method, Direction.SERVER_TO_CLIENT)
         if request.method == "ping":
             return Empty()
         if self.is_refused:
             raise Overloaded("too many questions at once")
-        answer = self.answering.find(request.method)
         params = request.members
         check_modelled(params)
+        if added is not None:
+            return await added(request, self.revision)
+        answer = self.answering.find(request.method)
         result = await answer(read_params(self.revision, request.method, write_members(params)))
         return about_task(result, task_named(params)) if self.revision.dialect.has_tasks else result

@@ -75,6 +75,8 @@ MAX_NAME: Final = 512
 
 P = TypeVar("P", bound=Model)
 OnLost: TypeAlias = Callable[[Exception], None]
+OnAdded: TypeAlias = Callable[[str, Mapping[str, Raw]], bool]
+"""Takes notifications that the specification does not have. False for one that it does not know."""
 Renew: TypeAlias = Callable[[], Awaitable[None]]
 WaitChange: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -171,6 +173,8 @@ class Conversation:
     """Hears why nothing can come unasked any more."""
     pace: ReadPace | None = None
     """How fast the server is heard, where others must not wait for that."""
+    on_added: OnAdded | None = None
+    """Hears notifications of extensions first."""
     ignored: int = attrs.field(default=0, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _known: "tuple[Revision, LoggingLevel | None, Mapping[str, Raw]] | None" = attrs.field(default=None, init=False)
@@ -297,6 +301,11 @@ class Conversation:
         """Tell the server something. Raises `ConnectionLost`."""
         await self.link.tell(notification_frame(self.revision, method, params or NotificationParams()))
 
+    async def tell(self, method: str, frame: bytes) -> None:
+        """Send a notification as it is written in *frame*. Raises `ConnectionLost`."""
+        mirrors = self.link.is_http and self.revision.dialect.mirrors_headers
+        await self.link.tell(frame, _lines(mirror(self.revision.value, method)) if mirrors else b"")
+
     async def hear(self, message: Request | Notification, of: _Call | None = None) -> None:
         """Handle a notification of the server; *of* is the request whose stream it came on, if it came on one."""
         if self.pace is not None:
@@ -316,7 +325,7 @@ class Conversation:
                 params = message.members
                 if method not in METHODS and hearer.on_custom is not None:
                     hearer.on_custom(method, params)
-                else:
+                elif self.on_added is None or method in METHODS or not self.on_added(method, params):
                     self._told_of_change(method, params, hearer.on_told or self.on_change)
                 if self.wait_change is not None:
                     await self.wait_change()

@@ -170,7 +170,7 @@ class DuplexLink:
         finally:
             self._farewells -= 1
 
-    async def tell(self, frame: bytes) -> None:
+    async def tell(self, frame: bytes, headers: bytes = b"") -> None:
         if self.lost:
             raise ConnectionLost(self.lost)
         try:

@@ -153,8 +153,9 @@ class Link(Protocol):
         Raises `ConnectionLost`, `BadAnswer`, and what a transport has of its own to say.
         """
 
-    async def tell(self, frame: bytes) -> None:
-        """Send a notification, or an answer to what the server asked. Raises `ConnectionLost`."""
+    async def tell(self, frame: bytes, headers: bytes = b"") -> None:
+        """Send a notification, or an answer to what the server asked; *headers* are lines for HTTP, which repeat some
+        of it. Raises `ConnectionLost`."""
 
     async def listen(self, hear: Hear) -> None:
         """Give *hear* all that comes on no request's way, until the link ends. Returns at once if nothing can."""

@@ -76,9 +76,9 @@ class RecordedLink:
             self.track.from_server(encode(answer))
         return answer
 
-    async def tell(self, frame: bytes) -> None:
+    async def tell(self, frame: bytes, headers: bytes = b"") -> None:
         self.track.to_server(frame)
-        await self.link.tell(frame)
+        await self.link.tell(frame, headers)
 
     async def listen(self, hear: Hear) -> None:
         await self.link.listen(self._hearing(hear))

@@ -236,6 +236,10 @@ class Exchange(Lifecycle):
             )
             await self.slot.notify("notifications/message", params)
 
+    async def tell(self, frame: bytes) -> None:
+        """Send a notification of an extension. While this is parked there is no client to hear it."""
+        await self.slot.report(frame)
+
     def log_nowait(self, params: LoggingMessageNotificationParams) -> None:
         """As `log`, for a caller that may not wait: an actor says it. What is said while this is parked is for the
         next front request, if that wants to hear it."""

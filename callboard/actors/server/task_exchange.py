@@ -86,6 +86,10 @@ class TaskExchange(Exchange):
         else:
             await self.front.log(level, data, logger)
 
+    async def tell(self, frame: bytes) -> None:
+        if self.front is not None:
+            await self.front.tell(frame)
+
     def log_nowait(self, params: LoggingMessageNotificationParams) -> None:
         if self.front is not None:
             self.front.log_nowait(params)

@@ -162,6 +162,23 @@ def mapping_reader(form: Any, converter: Converter) -> Reader:
     return read
 
 
+@attrs.frozen
+class SettingsMark:
+    """Mark of a map from names to settings, which are objects."""
+
+
+def read_settings(value: Any, _: Any) -> Any:
+    """Settings by name. A null is what a nil map of Go becomes, and is read as empty; any other setting that is no
+    object is left out, for it is no reason to refuse a handshake."""
+    if type(value) is not dict and not isinstance(value, Mapping):
+        raise Misfit("expected an object", value)
+    return {
+        name: {} if setting is None else setting
+        for name, setting in value.items()
+        if type(setting) is dict or setting is None or isinstance(setting, Mapping)
+    }
+
+
 def annotated_reader(form: Any, converter: Converter) -> Reader:
     """A base type and checks that each raise `Misfit` or return; the value itself is kept."""
     base, *checks = get_args(form)
@@ -259,6 +276,10 @@ def is_mapping(form: Any) -> bool:
 
 def is_annotated(form: Any) -> bool:
     return get_origin(form) is Annotated
+
+
+def is_settings(form: Any) -> bool:
+    return is_annotated(form) and SettingsMark() in form.__metadata__
 
 
 def is_any(form: Any) -> bool:

@@ -4,8 +4,9 @@ The schemas have `extensions` from 2026-07-28 on; clients and servers name them 
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar, TypeAlias
 
+from callboard.codecs.revisions._read import SettingsMark
 from callboard.codecs.revisions.model import (
     UNSET,
     JSONObject,
@@ -17,6 +18,9 @@ from callboard.codecs.revisions.model import (
     until,
 )
 from callboard.codecs.revisions.revision import R2, R3, R4, Revisions
+
+SettingsByName: TypeAlias = Annotated[Mapping[str, JSONObject], SettingsMark()]
+"""Extensions or experimental capabilities, and the settings of each."""
 
 
 @model(kw_only=True)
@@ -120,26 +124,26 @@ class ServerTasksCapability(TasksCapability):
 class ClientCapabilities(Model):
     """Capabilities of a client: sent once in `initialize`, or with every modern request."""
 
-    experimental: Mapping[str, JSONObject] | UnsetType = UNSET
+    experimental: SettingsByName | UnsetType = UNSET
     roots: RootsCapability | UnsetType = UNSET
     sampling: SamplingCapability | UnsetType = UNSET
     elicitation: ElicitationCapability | UnsetType = since(R3)
     tasks: ClientTasksCapability | UnsetType = only(R4)
-    extensions: Mapping[str, JSONObject] | UnsetType = UNSET
+    extensions: SettingsByName | UnsetType = UNSET
 
 
 @model(kw_only=True)
 class ServerCapabilities(Model):
     """Capabilities of a server: in the result of `initialize` or `server/discover`."""
 
-    experimental: Mapping[str, JSONObject] | UnsetType = UNSET
+    experimental: SettingsByName | UnsetType = UNSET
     logging: JSONObject | UnsetType = UNSET
     completions: JSONObject | UnsetType = since(R2)
     prompts: ListChangedCapability | UnsetType = UNSET
     resources: ResourcesCapability | UnsetType = UNSET
     tools: ListChangedCapability | UnsetType = UNSET
     tasks: ServerTasksCapability | UnsetType = only(R4)
-    extensions: Mapping[str, JSONObject] | UnsetType = UNSET
+    extensions: SettingsByName | UnsetType = UNSET
 
 
 def declares(capabilities: Model, path: str) -> bool:

@@ -37,6 +37,7 @@ def _readers(revision: Revision) -> Iterator[tuple[Predicate, Callable[[Any, Con
     yield _read.is_sequence, _read.sequence_reader
     yield _read.is_mapping, _read.mapping_reader
     yield _read.is_annotated, _read.annotated_reader
+    yield _read.is_settings, lambda _form, _converter: _read.read_settings  # of two that accept, the later one is taken
     yield _read.is_union, partial(union_reader, revision)
     yield _read.is_model, partial(_read.model_reader, revision)
 

@@ -187,13 +187,15 @@ class HttpLink:
             raise ConnectionLost("the stream ended without a response")
         return answer
 
-    async def tell(self, frame: bytes) -> None:
-        await self._tell(frame)
+    async def tell(self, frame: bytes, headers: bytes = b"") -> None:
+        await self._tell(frame, headers)
 
-    async def _tell(self, frame: bytes, *, may_renew: bool = True) -> None:
+    async def _tell(self, frame: bytes, headers: bytes = b"", *, may_renew: bool = True) -> None:
         with trio.move_on_after(TELL_TIME) as scope:
             hold = partial(held, scope)
-            async with PostedRequest(self, b"POST", _POSTED, frame, hold, may_renew=may_renew, use="word") as asked:
+            async with PostedRequest(
+                *(self, b"POST", _POSTED + headers, frame, hold), may_renew=may_renew, use="word"
+            ) as asked:
                 head = await asked.head()
                 body = await _start_of(asked.channel)
                 if head.status == 404 and asked.session is not None:

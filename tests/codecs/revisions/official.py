@@ -55,6 +55,9 @@ def definitions(revision: Revision) -> dict[str, Any]:
 
 def mended(revision: Revision, found: dict[str, Any]) -> dict[str, Any]:
     found = copy.deepcopy(found)
+    for side in ("ClientCapabilities", "ServerCapabilities"):
+        for name in found[side]["properties"].keys() & {"experimental", "extensions"}:
+            found[side]["properties"][name]["x-any-settings"] = True
     if revision >= R3:
         values = found["ElicitResult"]["properties"]["content"]["additionalProperties"]
         for branch in values.get("anyOf", [values]):

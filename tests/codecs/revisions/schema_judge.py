@@ -39,7 +39,8 @@ OTHERS: Final[tuple[Any, ...]] = (
 
 
 def accepts(revision: Revision, schema: Any, value: Any, *, nulls: bool = False) -> bool:
-    """Whether a schema accepts a value; with *nulls* also null for a member that may be absent."""
+    """Whether a schema accepts a value; with *nulls* also null for a member that may be absent, and settings of an
+    extension that are no object."""
     match schema:
         case bool():
             return schema
@@ -64,7 +65,7 @@ def _parts_fit(revision: Revision, schema: dict[str, Any], value: Any, nulls: bo
     if isinstance(value, dict):
         yield value.keys() >= set(schema.get("required", ()))
         yield value.keys().isdisjoint(schema.get("x-never", ()))
-        others = schema.get("additionalProperties", {})
+        others = {} if nulls and "x-any-settings" in schema else schema.get("additionalProperties", {})
         for name, item in value.items():
             if (
                 nulls

@@ -44,7 +44,7 @@ SCALARS: Final[dict[str, st.SearchStrategy[Any]]] = {
 }
 UNDERSTOOD: Final = frozenset(
     {"$ref", "additionalProperties", "allOf", "anyOf", "const", "description", "enum", "format", "items", "maxItems",
-     "maximum", "minimum", "properties", "required", "type", "x-never", "x-one-of-these"}
+     "maximum", "minimum", "properties", "required", "type", "x-any-settings", "x-never", "x-one-of-these"}
 )  # fmt: skip
 
 
