@@ -17,7 +17,7 @@ from tests.fork_server import forked
 
 CALLBOARD: Final = (sys.executable, "-m", "callboard")
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 90.0
 """Seconds for a whole test with processes. Each takes one or two, on a machine that does nothing else."""
 
 

@@ -58,7 +58,7 @@ async def test_the_operator_lists_the_calls_and_decides(tmp_path: Path, deny: bo
         except Exception as error:  # what it was told
             said.append(str(error))
 
-    with structlog.testing.capture_logs() as logged, trio.fail_after(30):
+    with structlog.testing.capture_logs() as logged, trio.fail_after(90):
         async with trio.open_nursery() as nursery:
 
             async def run_server(*, task_status: trio.TaskStatus[Ready]) -> None:
