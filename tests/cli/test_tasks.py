@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.at_terminal import piped
-from tests.conformance.brokered import TASKS
+from tests.conformance.doors import EVERYTHING
 from tests.served import served
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with served(TASKS) as at:
+    with served(EVERYTHING) as at:
         yield at.http
 
 
