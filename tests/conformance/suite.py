@@ -35,9 +35,14 @@ Stage: TypeAlias = tuple[Selection, ...]
 
 EVERY: Final[tuple[Stage, ...]] = (
     (("--suite", "active"),),
-    (("--suite", "pending"), ("--suite", "draft"), ("--suite", "active", "--spec-version", "2026-07-28")),
+    (
+        ("--suite", "pending"),
+        ("--suite", "draft"),
+        ("--suite", "active", "--spec-version", "2026-07-28"),
+        ("--suite", "pending", "--spec-version", "2026-07-28"),
+    ),
 )
-"""Every scenario for servers, extensions included, at the newest wires it belongs to. The older wire is alone: of two
+"""Every scenario for servers, extensions included, at both wires if it belongs to both. The older wire is alone: of two
 of its clients that share a connection to a server, neither would get the log messages, which name no request."""
 
 OLDER: Final[tuple[Stage, ...]] = ((SELECTIONS["2025-06-18"],), (SELECTIONS["2025-03-26"],))
