@@ -56,7 +56,7 @@ check: .venv/.installed-dev  ## Lint, types and the tests of codecs, supervisor,
 quick: .venv/.installed-dev
 	$(BIN)/pytest -q -n 2 --dist worksteal --hypothesis-profile=quick $(QUICK)
 
-conformance: .venv/.installed-dev  ## The official conformance suite: both doors and the client, scenario by scenario
+conformance: .venv/.installed-dev  ## The official conformance suite: the server by every door, the broker and the client, scenario by scenario
 	$(BIN)/python -m tests.conformance.run
 
 lint: .venv/.installed-dev

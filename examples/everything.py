@@ -6,12 +6,15 @@ python examples/everything.py
 """
 
 import base64
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import attrs
 import trio
 
 from callboard import Audio, Context, Header, Image, InputRequired, Server, TextResourceContents, ToolError
+from callboard.errors import InvalidParams
+from callboard.server import Tasks
 from callboard.testing import connect
 
 server = Server(
@@ -19,6 +22,7 @@ server = Server(
     version="1.0.0",
     title="Everything",
     instructions="Each tool shows one thing that a server can do.",
+    extensions=[Tasks(poll_interval=0.2)],
 )
 
 PNG: Final = base64.b64decode(
@@ -204,11 +208,7 @@ async def test_sampling(prompt: str, *, ctx: Context) -> str:
 
 @server.tool
 async def test_elicitation(message: str, *, ctx: Context) -> str:
-    """Asks the user for an account.
-
-    Args:
-        message: What the user gets to read.
-    """
+    """Asks the user for an account."""
     account = await ctx.elicit(message, Account)
     return f"User response: {account.username} <{account.email}>"
 
@@ -327,6 +327,68 @@ async def test_input_required_result_request_state(*, ctx: Context) -> str | Inp
     return "state-ok" if confirmation.ok and ctx.state == {"asked": True} else "Not confirmed"
 
 
+# Tasks: calls that go on after their request was answered by a handle.
+
+
+@attrs.frozen
+class Deletion:
+    confirm: bool
+
+
+@server.tool
+async def greet(name: str) -> str:
+    """Greets, and is never a task."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task="optional")
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Takes as long as it is told; a client that knows no tasks waits."""
+    await trio.sleep(seconds)
+    return f"computed {label} in {seconds:g} s"
+
+
+@server.tool(task="required")
+async def failing_job() -> str:
+    """Fails: the task is completed, and its result says so."""
+    await trio.sleep(MOMENT)
+    raise ToolError("the job failed")
+
+
+@server.tool(task="required")
+async def protocol_error_job() -> str:
+    """Ends with an error of the protocol: the task has failed."""
+    await trio.sleep(MOMENT)
+    raise InvalidParams("the job met an error of the protocol")
+
+
+@server.tool(task="required")
+async def confirm_delete(filename: str, *, ctx: Context) -> str:
+    """Asks first; the question waits until the client asks for the task."""
+    given = await ctx.elicit(f"Delete {filename}?", Deletion)
+    return f"deleted {filename}" if given.confirm else f"kept {filename}"
+
+
+@server.tool(task="required")
+async def multi_input(*, ctx: Context) -> str:
+    """Asks two questions at once."""
+    first, second = await ctx.ask_all(ctx.elicit("Your name?", Name), ctx.elicit("Your pet's name?", Name))
+    return f"{first.name} and {second.name}"
+
+
+@server.tool(task="optional")
+async def test_tool_with_task(*, ctx: Context) -> str:
+    """Asks for a name, and then becomes a task."""
+    given = await ctx.elicit("Your name?", Name, key="name")
+    await trio.sleep(4 * MOMENT)
+    return f"Hello, {given.name}!"
+
+
+# Skills: folders with instructions for a model.
+
+server.skills(Path(__file__).with_name("skills"))
+
+
 # Tools and prompts may change at run time. Subscribed clients are notified.
 
 
@@ -400,11 +462,7 @@ async def complete_arg1(value: str) -> list[str]:
 
 @server.prompt
 async def test_prompt_with_embedded_resource(resourceUri: str) -> list[TextResourceContents | str]:  # noqa: N803 - as it is sent
-    """A resource, and what to do with it.
-
-    Args:
-        resourceUri: Which resource.
-    """
+    """A resource, and what to do with it."""
     resource = TextResourceContents(
         uri=resourceUri, mime_type="text/plain", text="Embedded resource content for testing."
     )

@@ -13,7 +13,7 @@ SAYS = {
     "app.py": ["page: {'resourceUri': 'ui://dice/view'}", "type: text/html;profile=mcp-app"],
     "beside_others.py": ["Hello Ada!", "echo: HELLO"],
     "extension.py": ["Clouds over: It rains\nIt rains: sad"],
-    "everything.py": ["28 tools, the first of which says: This is a simple text response for testing."],
+    "everything.py": ["35 tools, the first of which says: This is a simple text response for testing."],
     "mounted.py": ["tool: Welcome, Ada!", "page: Ada"],
     "traced.py": ["\ntools/call forecast\n  look out of the window\n"],
     "weather.py": ["3 days: [20, 19, 18]", "15 days: [20, 19, 18]", "Sunny in oslo."],

@@ -146,7 +146,7 @@ class ResultPrinter:
             return
         if self.is_json:
             said = msgspec.json.decode(msgspec.json.encode(view))
-            self.json({name: value for name, value in said.items() if value not in (None, "")})
+            self.json({name: _whole(value) for name, value in said.items() if value not in (None, "")})
             return
         self.line("\t".join(map(_cell, (view.task_id, view.status, view.status_message))).rstrip())
 
@@ -329,6 +329,11 @@ def _first_line(text: object) -> str:
 def _escaped(text: str) -> str:
     """JSON, with all that would command a terminal written so that it does not, and still means the same."""
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
+
+
+def _whole(value: Any) -> Any:
+    """Milliseconds as they were sent: they are read as floats, in which no size of a number overflows."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _json_text(content: Sequence[Model]) -> str:

@@ -73,6 +73,8 @@ def _by_method() -> Mapping[str, str]:
 def _result_name(asked: str | None, result: Mapping[str, Any]) -> str:
     """The definition of a result: by its request, or, where that is unknown, by the members that it has."""
     definitions = annotated_schema()["definitions"]
+    if result.get("resultType", "complete") != "complete" or (asked == "tools/call" and "task" in result):
+        return "Result"  # of a newer revision: a question, or the handle of a task
     if asked is not None:
         name = _by_method().get(asked, "").removesuffix("Request") + "Result"
         return name if name in definitions else "Result"

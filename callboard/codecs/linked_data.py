@@ -1,9 +1,9 @@
 """Messages as linked data: JSON <-> JSON-LD <-> RDF, in the vocabulary of the OGC's annotated schema.
 
-A member `k` is the predicate `mcp:k`, an object is a blank node, a scalar is a typed literal. An array of objects is
-one node for each, with its position and, where the protocol has a name for it, its type. RDF knows no order, no null
-and no empty array, so the rule is: **a value is written plainly if it would be read back as it was**, and otherwise it
-is kept whole as an `rdf:JSON` literal. What fits neither is refused.
+A member `k` is the predicate `mcp:k`, percent-encoded where an IRI demands it; an object is a blank node, a scalar is a
+typed literal. An array of objects is one node for each, with its position and, where the protocol has a name for it,
+its type. RDF knows no order, no null and no empty array, so the rule is: **a value is written plainly if it would be
+read back as it was**, and otherwise it is kept whole as an `rdf:JSON` literal. What fits neither is refused.
 
 Needs the extra `rdf`. The context is carried here and never fetched. rdflib reads and writes some 20,000 statements a
 second: this is for tools and archives, or for a thread, not for the event loop.
@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import attrs
 import msgspec
@@ -72,6 +73,7 @@ _TYPE_NAMES: Final = frozenset({*TYPES.values(), *(f"mcp:{name}" for name in TYP
 
 # A name with a colon would be an IRI of its own, with an @ a keyword; other signs cannot stand in an IRI at all.
 _NAME: Final = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_$./-]*")
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_$./-]")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 _TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
@@ -154,6 +156,11 @@ def write_turtle(graph: "Graph") -> str:
             text: str = super().label(node, position)
             return text
 
+        def getQName(self, uri: "Node", gen_prefix: bool = True) -> str | None:  # noqa: N802 - of rdflib
+            """None for an encoded name: it would be cut in two, for a prefix of its own."""
+            name: str | None = super().getQName(uri, gen_prefix and "%" not in str(uri))
+            return name
+
     stream = io.BytesIO()
     ExactSerializer(graph).serialize(stream, encoding="utf-8")
     return stream.getvalue().decode()
@@ -181,6 +188,28 @@ def _is_name(name: str) -> bool:
     return name not in CONTEXT and _NAME.fullmatch(name) is not None
 
 
+def _term(name: str) -> str:
+    """The name of a member as a part of an IRI; the empty one has none."""
+    term = _FOREIGN.sub(lambda sign: _encoded(sign[0]), name)
+    return _encoded(term[0]) + term[1:] if term in CONTEXT or term[0] in "./-" else term
+
+
+def _encoded(sign: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in sign.encode())
+
+
+def _name(term: str) -> str | None:
+    """The name of a member that a part of an IRI stands for; None if it stands for none."""
+    if _is_name(term):
+        return term
+    name = unquote(term)
+    return name if _has_term(name) and _term(name) == term else None
+
+
+def _has_term(name: str) -> bool:
+    return name != "" and not _SURROGATE.search(name)
+
+
 def _is_array(name: str, place: str, siblings: Collection[str]) -> bool:
     """Whether a single value there is read as an array of one."""
     if place == ".result.content":
@@ -189,7 +218,7 @@ def _is_array(name: str, place: str, siblings: Collection[str]) -> bool:
 
 
 def _marked_members(members: dict[str, Any], place: str) -> dict[str, Any]:
-    return {name: _marked(name, value, f"{place}.{name}", members) for name, value in members.items()}
+    return {_term(name): _marked(name, value, f"{place}.{name}", members) for name, value in members.items()}
 
 
 def _marked(name: str, value: Any, place: str, siblings: Collection[str]) -> Any:
@@ -209,7 +238,7 @@ def _marked(name: str, value: Any, place: str, siblings: Collection[str]) -> Any
 def _is_plain(value: Any) -> bool:
     match value:
         case dict():
-            return all(map(_is_name, value))
+            return all(map(_has_term, value))
         case str():
             return not _CONTROL.search(value)
         case int():
@@ -230,7 +259,10 @@ def _unmarked_members(members: dict[str, Any], place: str, depth: int) -> dict[s
             continue
         if name.startswith("@"):
             raise InvalidRequest("unsupported JSON-LD keyword")
-        found[name] = _unmarked(name, value, f"{place}.{name}", members, depth - 1)
+        known = _name(name) or name
+        if known in found:
+            raise InvalidRequest("a member is there twice")
+        found[known] = _unmarked(known, value, f"{place}.{known}", members, depth - 1)
     return found
 
 
@@ -315,8 +347,8 @@ class GraphReader:
         for predicate, object_ in self.graph.predicate_objects(node):
             if str(predicate) == POSITION or (predicate == RDF.type and str(object_).startswith(VOCABULARY)):
                 continue
-            name = str(predicate).removeprefix(VOCABULARY)
-            if name == str(predicate) or not _is_name(name):
+            name = _name(str(predicate).removeprefix(VOCABULARY))
+            if name is None or not str(predicate).startswith(VOCABULARY):
                 raise InvalidRequest("predicate of an unknown vocabulary")
             values.setdefault(name, []).append(object_)
         return {name: self._member(name, found, f"{place}.{name}", values, depth - 1) for name, found in values.items()}

@@ -15,6 +15,7 @@ from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.extensions import AddedMethod, added_row
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.revisions import UNSET, JSONObject
+from callboard.codecs.revisions.nulls import NULL
 from callboard.codecs.skills import DIRECTORY, ID, BadSkill
 from callboard.errors import InvalidParams
 from callboard.server.extension import Extension, ExtensionHost, ExtensionRun, answered
@@ -233,7 +234,7 @@ def _is_listed(exchange: Exchange, server: ExtensionHost, uri: str, entry: Resou
 
 def _text(exchange: Exchange, name: str) -> str | None:
     given = exchange.request.members.get(name)
-    if given is None:
+    if given is None or bytes(given) == NULL:
         return None
     try:
         return msgspec.json.decode(given, type=str)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock
 
@@ -92,7 +93,7 @@ async def test_entries_say_their_server_and_reads_name_what_was_asked_for(tmp_pa
         assert ("ttlMs" in page) == ("cacheScope" in page) == (revision >= "2026-07-28")
         uri = "skill://two/pdf/references/FORMS.md"
         assert (await client.request("resources/read", uri=uri))["contents"][0]["uri"] == uri
-        found = await client.request("resources/directory/read", uri="skill://two/pdf")
+        found = await client.request("resources/directory/read", uri="skill://two/pdf", cursor=None)
         assert {one["uri"]: one.get("mimeType") for one in found["resources"]} == {
             "skill://two/pdf/SKILL.md": "text/markdown",
             "skill://two/pdf/logo.bin": "application/octet-stream",
@@ -114,7 +115,7 @@ async def test_entries_say_their_server_and_reads_name_what_was_asked_for(tmp_pa
 async def test_long_lists_come_page_by_page_and_each_skill_once(tmp_path: Path) -> None:
     servers = [skilled(tmp_path, "one", "pdf", pages=45), Server("none"), skilled(tmp_path, "two", pages=21)]
     async with brokered(*(backend(one, one.info.name, prefix=None) for one in servers)) as host, peer(host) as client:
-        found, page = [], await client.request("skills/list")
+        found, page = [], await client.request("skills/list", cursor=None)
         while True:
             assert page["skills"]
             found += [one["uri"] for one in page["skills"]]
@@ -160,7 +161,7 @@ async def test_without_prefixes_only_what_collides_gets_the_name_of_its_server(t
             for file in one["resources"]:
                 (read,) = (await client.request("resources/read", uri=file["uri"]))["contents"]
                 assert read["uri"] == file["uri"]
-        found = await client.request("resources/directory/read", uri="skill://two/pdf")
+        found = await client.request("resources/directory/read", uri="skill://two/pdf", cursor=None)
         assert "skill://two/pdf/logo.bin" in [one["uri"] for one in found["resources"]]
 
 
@@ -209,6 +210,20 @@ async def test_a_server_that_never_ends_its_list_keeps_no_client_from_the_next(t
     assert next(numbers) <= MAX_SKILL_PAGES
 
 
+@pytest.mark.parametrize("prefix", [None, ""], ids=["prefixes", "no prefixes"])
+async def test_a_uri_of_two_servers_names_candidates_that_can_be_read(tmp_path: Path, prefix: str | None) -> None:
+    async with brokered(*specs(tmp_path, prefix=prefix)) as host, peer(host) as client:
+        for path in ("pdf/SKILL.md", "pdf/logo.bin") if prefix is None else ("pdf/SKILL.md",):
+            with pytest.raises(Refusal) as refused:
+                await client.request("resources/read", uri=f"skill://{path}")
+            assert refused.value.data is not None
+            candidates = refused.value.data["candidates"]
+            assert candidates == [f"skill://one/{path}", f"skill://two/{path}"]
+            for uri in candidates:
+                (read,) = (await client.request("resources/read", uri=uri))["contents"]
+                assert read["uri"] == uri
+
+
 async def test_an_entry_that_breaks_a_rule_is_left_out(tmp_path: Path) -> None:
     liar = Extension("io.modelcontextprotocol/skills")
 
@@ -217,12 +232,33 @@ async def test_an_entry_that_breaks_a_rule_is_left_out(tmp_path: Path) -> None:
         told = {"name": "pdf", "description": "d"}
         right = {"uri": "skill://pdf/SKILL.md", "frontmatter": told, "resources": "dynamic"}
         elsewhere = [{"uri": "skill://other/x", "digest": "sha256:" + "0" * 64, "size": 1}]
-        return {"skills": [right, {**right, "uri": "skill://x/SKILL.md"}, {**right, "resources": elsewhere}, 7, None]}
+        wrong = [{**right, "uri": "skill://x/SKILL.md"}, {**right, "resources": elsewhere}, 7, None]
+        foreign = [{**right, "uri": f"{start}/pdf/SKILL.md"} for start in ("docs://x", "file:///etc", "ui://good")]
+        return {"skills": [right, *wrong, *foreign, {**right, "resources": []}, right]}
 
     server = Server("liar", extensions=[liar])
-    async with brokered(backend(server, "liar", prefix=None)) as host, peer(host) as client:
-        (entry,) = (await client.request("skills/list"))["skills"]
-        assert (entry["uri"], entry["resources"]) == ("skill://liar/pdf/SKILL.md", "dynamic")
+    for name, prefix, uri in (("one", None, "skill://one/pdf/SKILL.md"), ("two", "", "skill://pdf/SKILL.md")):
+        with structlog.testing.capture_logs() as logs:
+            async with brokered(backend(server, name, prefix=prefix)) as host, peer(host) as client:
+                (entry,) = (await client.request("skills/list"))["skills"]
+        assert (entry["uri"], entry["resources"]) == (uri, "dynamic")
+        [said] = [one for one in logs if one["event"] == "skills_left_out"]
+        assert (said["backend"], said["count"], "skill://x" in said["failure"]) == (name, 9, True)
+
+
+async def test_an_entry_of_a_scheme_that_finds_no_server_is_given_to_no_client(tmp_path: Path) -> None:
+    liar = Extension("io.modelcontextprotocol/skills")
+
+    @liar.method("skills/get")
+    async def skill(uri: str) -> dict[str, Any]:
+        told = {"name": "pdf", "description": "d"}
+        return {"skill": {"uri": "file:///etc/pdf/SKILL.md", "frontmatter": told, "resources": "dynamic"}}
+
+    server = Server("liar", extensions=[liar])
+    async with brokered(backend(server, "liar", prefix="")) as host, peer(host) as client:
+        for uri in ("file:///etc/pdf/SKILL.md", "skill://pdf/SKILL.md"):
+            with pytest.raises(Refusal):
+                await client.request("skills/get", uri=uri)
 
 
 @EACH
@@ -233,7 +269,7 @@ async def test_rules_hide_skills_as_if_there_were_none(tmp_path: Path, revision:
         async with peer(host, revision, principal=ALICE) as client:
             assert len((await client.request("skills/list"))["skills"]) == 2
         async with peer(host, revision, principal=BOB) as client:
-            found, page = [], await client.request("skills/list")
+            found, page = [], await client.request("skills/list", cursor=None)
             while True:
                 found += [one["uri"] for one in page["skills"]]
                 if "nextCursor" not in page:

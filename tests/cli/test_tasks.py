@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.at_terminal import piped
-from tests.conformance.brokered import TASKS
+from tests.conformance.doors import EVERYTHING
 from tests.served import served
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with served(TASKS) as at:
+    with served(EVERYTHING) as at:
         yield at.http
 
 
@@ -33,6 +33,7 @@ def test_a_call_goes_on_as_a_task_and_is_watched_to_its_end(url: str, revision: 
     assert "working" in watched.stderr
     told = json.loads(piped("tasks", "get", url, task_id, "--json").stdout)
     assert (told["taskId"], told["status"]) == (task_id, "completed")
+    assert [type(value) for name, value in told.items() if name.endswith("Ms") or name == "ttl"] == [int, int]
     assert told["result"]["content"][0]["text"] == "computed x in 1 s"
 
 

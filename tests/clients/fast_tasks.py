@@ -1,4 +1,4 @@
-"""The client of PyPI's fastmcp 4 with fastmcp-tasks, at tests/conformance/tasks_server.py. Runs in its environment:
+"""The client of PyPI's fastmcp 4 with fastmcp-tasks, at examples/everything.py. Runs in its environment:
 `python -m tests.clients.fast_tasks URL` prints what it heard as one line of JSON."""
 
 import asyncio

@@ -31,7 +31,13 @@ EXPECTED: Final[Mapping[str, Any]] = {
     "negotiate": "2025-11-25",
     "list_all": {
         "tools": sorted([*TOOLS, "linger", "was_cancelled", "touch"]),
-        "resources": ["test://static-binary", "test://static-text", "test://watched-resource"],
+        "resources": [
+            "skill://pdf/SKILL.md",
+            "skill://team/data-analysis/SKILL.md",
+            "test://static-binary",
+            "test://static-text",
+            "test://watched-resource",
+        ],
         "templates": ["stage://{tag}/watched", "test://template/{id}/data"],
         "prompts": [
             "test_input_required_result_prompt",

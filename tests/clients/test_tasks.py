@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.clients.libraries import HERE
-from tests.conformance.brokered import TASKS
+from tests.conformance.doors import EVERYTHING
 from tests.node import installed, needs_npm, node
 from tests.served import brokered, served
 from tests.servers.running import fastmcp_with_tasks
@@ -37,11 +37,11 @@ HEARD = {
 @contextmanager
 def reached(how: str) -> Iterator[str]:
     if how == "hosted":
-        with served(TASKS) as at:
+        with served(EVERYTHING) as at:
             yield at.http
     else:
         revisions = ("--revisions", how.removeprefix("in front of ")) if how.startswith("in front of") else ()
-        with brokered(TASKS, "http", *revisions) as at:
+        with brokered(EVERYTHING, "http", *revisions) as at:
             yield at.http
 
 

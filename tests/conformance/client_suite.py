@@ -87,8 +87,7 @@ def _judged(name: str, checks: tuple[Check, ...], is_well: bool, words: str) -> 
     is_bad = any(check.status in ("FAILURE", "WARNING") for check in checks)
     if not is_well and not is_bad:
         checks = (*checks, Check("client-ended-well", "FAILURE", words))
-    is_extension = suite.listed(leg="client").get(name) == "extension"
-    return Scenario(name, checks, is_extension, is_strict=True)
+    return Scenario(name, checks, is_strict=True)
 
 
 def _tried_alone(found: Scenario, revision: str) -> Scenario:

@@ -5,9 +5,10 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -17,7 +18,10 @@ HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
 PROGRAM: Final = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 
-SELECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+Selection: TypeAlias = tuple[str, ...]
+"""Which scenarios one run of the suite has, and at which wire: arguments of its program."""
+
+SELECTIONS: Final[Mapping[str, Selection]] = {
     "2025-03-26": ("--suite", "all", "--spec-version", "2025-03-26"),
     "2025-06-18": ("--suite", "all", "--spec-version", "2025-06-18"),
     "2025-11-25": ("--requirements", "2025-11-25"),
@@ -25,6 +29,27 @@ SELECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """How the suite is asked for a revision. Only the last two have a requirement set; what belongs to the others is run
 at their wire all the same. The suite knows nothing of 2024-11-05."""
+
+Stage: TypeAlias = tuple[Selection, ...]
+"""Runs that can go on at once."""
+
+EVERY: Final[tuple[Stage, ...]] = (
+    (("--suite", "active"),),
+    (
+        ("--suite", "pending"),
+        ("--suite", "draft"),
+        ("--suite", "active", "--spec-version", "2026-07-28"),
+        ("--suite", "pending", "--spec-version", "2026-07-28"),
+    ),
+)
+"""Every scenario for servers, extensions included, at both wires if it belongs to both. The older wire is alone: of two
+of its clients that share a connection to a server, neither would get the log messages, which name no request."""
+
+OLDER: Final[tuple[Stage, ...]] = ((SELECTIONS["2025-06-18"],), (SELECTIONS["2025-03-26"],))
+
+LANES: Final = 2
+"""Runs at once. The tasks in `pending` take as long as all others, and wait most of it; three runs would only make each
+other late where a scenario measures time."""
 
 SKIPS_ITSELF: Final = "tasks-status-notifications"
 """The one scenario for servers that has no test yet; ours is tests/server/test_task_news.py."""
@@ -38,7 +63,7 @@ SCORED = re.compile(r"^  - (\S+)$", re.MULTILINE)
 UNSCORED = re.compile(r"^    - (\S+) \[server\]$", re.MULTILINE)
 STAMP = re.compile(r"^server-(.*)-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z$")
 
-Verdict = Literal["passed", "failed", "skipped", "extension"]
+Verdict = Literal["passed", "failed", "skipped"]
 
 
 class SuiteBroke(AssertionError):
@@ -64,7 +89,6 @@ class Scenario:
 
     name: str
     checks: tuple[Check, ...]
-    extension: bool
     is_strict: bool = False
     """Whether a warning is a failure: the suite has it so for clients."""
 
@@ -73,9 +97,7 @@ class Scenario:
 
     @property
     def verdict(self) -> Verdict:
-        """A scenario of an extension is shown and never counted; one that tested nothing has not passed."""
-        if self.extension:
-            return "extension"
+        """A scenario that tested nothing has not passed."""
         if self.count("FAILURE") or (self.is_strict and self.count("WARNING")):
             return "failed"
         # Looking at the schema of the traffic, which every scenario does, is no test of what it is about.
@@ -86,15 +108,14 @@ class Scenario:
         """One line, and one more for everything that it found wrong."""
         counts = f"{self.count('SUCCESS')} passed, {self.count('FAILURE')} failed, {self.count('WARNING')} warned"
         yield f"{self.verdict:9} {self.name}: {counts}"
-        if not self.extension:
-            for check in self.checks:
-                if check.status in ("FAILURE", "WARNING"):
-                    yield f"          {check.status.lower()} {check.id}: {check.text}"
+        for check in self.checks:
+            if check.status in ("FAILURE", "WARNING"):
+                yield f"          {check.status.lower()} {check.id}: {check.text}"
 
 
 @attrs.frozen
 class Report:
-    """What one selection found."""
+    """What a run found."""
 
     scenarios: tuple[Scenario, ...]
 
@@ -105,28 +126,31 @@ class Report:
     def good(self) -> bool:
         return bool(self.of("passed")) and not self.of("failed")
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every scenario for servers has passed, but for the one that tests nothing."""
+        return {scenario.name for scenario in self.of("passed")} == set(listed()) - {SKIPS_ITSELF}
+
     def __str__(self) -> str:
         lines = [line for scenario in self.scenarios for line in scenario.lines()]
-        return "\n".join([*lines, f"{len(self.of('passed'))} passed, {len(self.of('failed'))} failed"])
+        counts = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in ("passed", "failed", "skipped"))
+        return "\n".join([*lines, counts])
 
 
-def run(url: str, revision: str) -> Report:
-    """Run everything that the suite has for *revision* against the server at *url*. Raises SuiteBroke."""
-    extensions = {name for name, tag in listed().items() if tag == "extension"}
-    return Report(
-        tuple(Scenario(name, checks, name in extensions) for name, checks in _found(url, *SELECTIONS[revision]))
-    )
+def run(url: str, *stages: Stage) -> Report:
+    """Run scenarios against the server at *url*, stage by stage: each scenario is one, at all wires where it was run.
+    In those of extensions a warning is a failure, too. Raises SuiteBroke."""
+    checks: dict[str, tuple[Check, ...]] = {}
+    with ThreadPoolExecutor(LANES) as pool:
+        for stage in stages:
+            for found in pool.map(partial(_found, url), stage):
+                for name, more in found:
+                    checks[name] = (*checks.get(name, ()), *more)
+    known = listed()
+    return Report(tuple(Scenario(name, all_, known.get(name) == "extension") for name, all_ in checks.items()))
 
 
-def run_all(url: str) -> Report:
-    """Run every scenario that the suite has for servers, extensions included, against the server at *url*: in their
-    scenarios a warning is a failure, too. Raises SuiteBroke."""
-    extensions = {name for name, tag in listed().items() if tag == "extension"}
-    found = _found(url, "--suite", "all")
-    return Report(tuple(Scenario(name, checks, False, is_strict=name in extensions) for name, checks in found))
-
-
-def _found(url: str, *selection: str) -> list[tuple[str, tuple[Check, ...]]]:
+def _found(url: str, selection: Selection) -> list[tuple[str, tuple[Check, ...]]]:
     with tempfile.TemporaryDirectory() as folder:
         printed = call("server", "--url", url, *selection, "--output-dir", folder)
         checks = dict(written(Path(folder)))

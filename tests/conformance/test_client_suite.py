@@ -38,8 +38,7 @@ def test_the_authorization_extensions_pass_too() -> None:
     names = {name for name in scenarios(EXTENSIONS) if name.startswith("auth/")}
     found = [examine(name, EXTENSIONS, command()) for name in sorted(names)]
     assert len(found) == 6
-    assert all(scenario.count("SUCCESS") for scenario in found)
-    assert [scenario.name for scenario in found if scenario.count("FAILURE") or scenario.count("WARNING")] == []
+    assert [scenario.name for scenario in found if scenario.verdict != "passed"] == []
 
 
 @needs_npm
@@ -47,5 +46,4 @@ def test_a_client_uses_skills_as_the_extension_demands() -> None:
     names = sorted(name for name in scenarios(EXTENSIONS) if name.startswith("sep-2640-client-"))
     found = [examine(name, EXTENSIONS, command()) for name in names]
     assert len(found) == 4
-    assert all(scenario.count("SUCCESS") for scenario in found)
-    assert [scenario.name for scenario in found if scenario.count("FAILURE") or scenario.count("WARNING")] == []
+    assert [scenario.name for scenario in found if scenario.verdict != "passed"] == []

@@ -336,6 +336,29 @@ async def test_a_client_opens_a_new_session_when_the_server_has_forgotten_the_fi
     assert sent == ["s-1", "s-1", "s-2"]
 
 
+async def test_a_client_declares_its_extensions_to_a_legacy_server_and_sees_those_of_that(
+    autojump_clock: MockClock,
+) -> None:
+    mine, theirs = (
+        {"com.example/moods": {"loud": True}, "com.example/other": {}},
+        {"com.example/moods": {"loud": False}},
+    )
+
+    async def handle(reply: Reply) -> None:
+        if reply.seen.rpc == "initialize":
+            assert reply.seen.body["params"]["capabilities"]["extensions"] == mine
+            agreed = {"protocolVersion": "2025-11-25", "capabilities": {"extensions": theirs}, "serverInfo": INFO}
+            await reply.json(200, {"mcp-session-id": "s"}, id=reply.seen.body["id"], result=agreed)
+        elif reply.seen.method != "POST":
+            await reply.whole(405)
+        else:
+            await reply.whole(400 if reply.seen.rpc == "server/discover" else 202)
+
+    async with web(handle) as here, connect(here.ways(), extensions=mine) as client:
+        assert client.server_capabilities.extensions == theirs
+    assert "initialize" in [seen.rpc for seen in here.seen]
+
+
 @pytest.mark.parametrize("status", [400, 404, 405, 406, 501])
 async def test_a_client_falls_back_to_initialize_with_a_server_that_knows_no_other_way(
     status: int, autojump_clock: MockClock

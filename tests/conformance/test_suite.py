@@ -1,48 +1,49 @@
-"""callboard passes the official conformance suite: by both doors, at every revision the suite knows."""
+"""callboard passes every scenario for servers that the official suite has, extensions included, by every door."""
 
 import pytest
 
 from tests.conformance import suite
-from tests.conformance.brokered import EVERYTHING
-from tests.conformance.run import HTTP_ENGINES
-from tests.conformance.suite import SELECTIONS, Check, Report, Scenario
+from tests.conformance.doors import ACROSS, DOORS, Across, stages_of
+from tests.conformance.suite import SELECTIONS, SKIPS_ITSELF, Check, Report, Scenario
 from tests.node import needs_npm
-from tests.served import served
 
-APART = [revision for revision in SELECTIONS if revision != "2025-11-25"]
-"""Those whose scenarios `test_whole` does not run anyhow: by itself the suite speaks 2025-11-25, or 2026-07-28 where a
-scenario is about that."""
+README_SAYS = 64
 
 TRAFFIC = Check("wire-schema-valid", "SUCCESS", "")
 
 
 @needs_npm
-@pytest.mark.parametrize("revision", APART)
-@pytest.mark.parametrize("engine", HTTP_ENGINES)
-def test_the_official_suite_finds_nothing_wrong(engine: str, revision: str) -> None:
-    with served(EVERYTHING, "--http-engine", engine) as at:
-        report = suite.run(at.http, revision)
-    assert report.good, f"\n{report}"
+@pytest.mark.parametrize("door", DOORS)
+def test_every_scenario_passes(door: str) -> None:
+    with DOORS[door]() as at:
+        report = suite.run(at.http, *stages_of(door))
+    assert [one.name for one in report.scenarios if one.verdict != "passed"] == [SKIPS_ITSELF], f"\n{report}"
+    assert report.is_complete
+    assert len(report.of("passed")) == README_SAYS
 
 
 @needs_npm
-def test_the_official_suite_finds_nothing_wrong_with_two_workers() -> None:
-    with served(EVERYTHING, "--workers", "2") as at:
-        report = suite.run(at.http, "2026-07-28")
-    assert report.good, f"\n{report}"
+@pytest.mark.parametrize("across", ACROSS, ids=lambda across: f"{across.client}-to-{across.backend}")
+def test_across_the_eras_only_what_no_bridge_can_carry_is_lost(across: Across) -> None:
+    with across() as at:
+        report = suite.run(at.http, *across.stages)
+    assert {scenario.name for scenario in report.of("failed")} == set(across.lossy), f"\n{report}"
+    assert len(report.of("passed")) >= 30
 
 
 @needs_npm
-def test_no_scenario_of_a_revision_is_left_out() -> None:
-    """Those of extensions are in `test_whole`."""
-    ours = {name for name, tag in suite.listed().items() if tag != "extension"}
-    assert len(ours) > 50
-    assert ours <= suite.required("2025-11-25") | suite.required("2026-07-28")
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_what_a_revision_requires_is_what_the_suite_runs_at_its_wire(revision: str) -> None:
+    """So it is among what is run here, which names a wire and no requirement set."""
+    extensions = {name for name, tag in suite.listed().items() if tag == "extension"}
+    required = suite.required(revision) - extensions
+    assert len(required) > 30
+    assert required == set(suite.listed("--spec-version", revision)) - extensions
 
 
 @needs_npm
 def test_a_server_that_is_not_there_passes_nothing() -> None:
-    report = suite.run("http://127.0.0.1:9/mcp", "2025-03-26")
+    report = suite.run("http://127.0.0.1:9/mcp", (SELECTIONS["2025-03-26"],))
     assert not report.good
     assert [scenario.verdict for scenario in report.scenarios] == ["failed"]
 
@@ -59,7 +60,6 @@ def test_a_server_that_is_not_there_passes_nothing() -> None:
     ],
 )
 def test_a_scenario_passes_if_it_tested_something_and_found_nothing_wrong(checks: list[Check], verdict: str) -> None:
-    scenario = Scenario("s", tuple(checks), extension=False)
+    scenario = Scenario("s", tuple(checks))
     assert scenario.verdict == verdict
     assert Report((scenario,)).good == (verdict == "passed")
-    assert Scenario("s", tuple(checks), extension=True).verdict == "extension"

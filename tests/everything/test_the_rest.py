@@ -27,6 +27,8 @@ async def test_resources_are_listed_and_read(revision: Revision, autojump_clock:
     async with connect(revision) as client:
         resources = (await client.request("resources/list"))["resources"]
         assert [one["uri"] for one in resources] == [
+            "skill://pdf/SKILL.md",
+            "skill://team/data-analysis/SKILL.md",
             "test://static-text",
             "test://static-binary",
             "test://watched-resource",

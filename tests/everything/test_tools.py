@@ -86,11 +86,10 @@ async def test_an_authors_schema_is_listed_unaltered(autojump_clock: MockClock) 
 
 async def test_what_may_be_cached_says_for_how_long(autojump_clock: MockClock) -> None:
     async with connect() as client:
-        first = (await client.request("resources/list"))["resources"][0]["uri"]
         asked: list[tuple[str, Json]] = [
             *((f"{kind}/list", {}) for kind in ("tools", "prompts", "resources", "resources/templates")),
             ("server/discover", {}),
-            ("resources/read", {"uri": first}),
+            ("resources/read", {"uri": "test://static-text"}),
         ]
         for method, params in asked:
             result = await client.request(method, **params)

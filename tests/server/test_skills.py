@@ -107,7 +107,7 @@ async def test_long_lists_and_directories_come_in_pages(tmp_path: Path) -> None:
         write(tmp_path / "s0" / f"{number}.txt", "")
     async with connect(Server("s", extensions=[Skills(tmp_path)])) as client:
         for method, key, uri, count in rows:
-            page = await client.request(method, **uri)
+            page = await client.request(method, cursor=None, **uri)
             found = [row["uri"] for row in page[key]]
             while "nextCursor" in page:
                 page = await client.request(method, cursor=page["nextCursor"], **uri)

@@ -238,7 +238,9 @@ async def test_the_official_suite_behind_a_balancer(
         in_front(make(tmp_path, port, one, other), port, one),
     ):
         for revision in ("2025-11-25", "2026-07-28"):
-            report = await trio.to_thread.run_sync(suite.run, f"http://127.0.0.1:{port}/mcp", revision)
+            report = await trio.to_thread.run_sync(
+                suite.run, f"http://127.0.0.1:{port}/mcp", (suite.SELECTIONS[revision],)
+            )
             failed = [scenario.name for scenario in report.of("failed")]
             passed = len(report.of("passed"))
             figure(f"target 14, {make.__name__}, {revision}", f"{passed} scenarios passed, failed: {failed}", "none")

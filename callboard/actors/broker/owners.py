@@ -8,6 +8,7 @@ import attrs
 
 from callboard.codecs.bridge.apps import SCHEME as UI_SCHEME
 from callboard.codecs.bridge.guard import Definition
+from callboard.codecs.bridge.skills import SKILL_SCHEME, skill_address
 from callboard.codecs.uri_template.match import normal
 from callboard.codecs.uri_template.template import UriTemplate
 from callboard.errors import InvalidParams
@@ -145,6 +146,10 @@ def ui_address(backend: str, uri: str) -> str:
     return f"{UI_SCHEME}{quote(backend, safe='')}/{uri.removeprefix(UI_SCHEME)}"
 
 
+_ADDRESSES: Final = {UI_SCHEME: ui_address, SKILL_SCHEME: skill_address}
+"""How URIs of these schemes name their backend: hosts look for them."""
+
+
 def addressed(uri: str) -> tuple[str, str]:
     """The backend and the URI there that an address names."""
     named, _, rest = uri.removeprefix(ADDRESS).partition("/")
@@ -153,7 +158,8 @@ def addressed(uri: str) -> tuple[str, str]:
 
 def ambiguous(uri: str, backends: Sequence[str]) -> InvalidParams:
     """The error for a resource of several *backends*: it names each by its address."""
-    address = ui_address if uri.startswith(UI_SCHEME) else address_of
+    scheme, parted, _ = uri.partition("://")
+    address = _ADDRESSES.get(scheme + parted, address_of)
     error = InvalidParams("several servers have this resource: use one of the candidates")
     error.data = {"origin": "broker", "candidates": [address(backend, uri) for backend in backends]}
     return error

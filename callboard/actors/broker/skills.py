@@ -18,10 +18,11 @@ from callboard.actors.rules import CallerView
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.extensions import AddedMethod, added_row
 from callboard.codecs.bridge.results import COMPLETE, Forwarded
-from callboard.codecs.bridge.skills import SKILL_SCHEME, directory_with_uris, shown_skill, shown_skills
+from callboard.codecs.bridge.skills import SKILL_SCHEME, check_skill, directory_with_uris, shown_skill, shown_skills
 from callboard.codecs.envelope import Request
 from callboard.codecs.members import Members, raw
-from callboard.codecs.skills import ID
+from callboard.codecs.revisions.nulls import NULL
+from callboard.codecs.skills import ID, BadSkill
 from callboard.errors import INVALID_PARAMS, BackendRefused, BadAnswer, InvalidParams, MethodNotFound, RequestFailed
 from callboard.supervisor import get_logger
 
@@ -70,7 +71,9 @@ class BrokeredSkills:
                 log.warning("skills_not_listed", backend=backend.name, failure=str(error)[:200])
                 result = {}
             shown = self.catalogue.shown_skills(backend.name)
-            found = shown_skills(result, backend.name, shown, _lets(view, backend, "skills/list"))
+            found, bad = shown_skills(result, backend.name, shown, _lets(view, backend, "skills/list"))
+            if bad:
+                log.warning("skills_left_out", backend=backend.name, count=len(bad), failure=str(bad[0])[:300])
             if (told := _next_cursor(backend, result, cursor, number)) is not None:
                 following = self._closed(backend.name, told, number + 1)
             if found or following is None or told is not None:  # after an empty page, the client asks for the next
@@ -82,20 +85,24 @@ class BrokeredSkills:
         backend, there = self._find(exchange, _UNKNOWN)
         result = await self._ask_known(exchange, backend, {"uri": raw(there)}, _UNKNOWN)
         shown = self.catalogue.shown_skills(backend.name)
-        found = shown_skill(result.get("skill", Raw(b"null")), backend.name, shown, lambda uri: uri == there)
-        if found is None:
+        entry = result.get("skill", Raw(NULL))
+        try:
+            is_it = check_skill(entry) == there
+        except BadSkill:
+            is_it = False
+        if not is_it:
             raise BadAnswer(f"{backend.name}: an invalid skill")
-        return _answered(exchange, {**result, "skill": found})
+        return _answered(exchange, {**result, "skill": shown_skill(entry, backend.name, there, shown)})
 
     async def _read_directory(self, exchange: Exchange) -> Forwarded:
         backend, there = self._find(exchange, _NO_DIRECTORY)
-        asked = exchange.request.members
-        params = {"uri": raw(there), **({"cursor": asked["cursor"]} if "cursor" in asked else {})}
+        cursor = _given(exchange, "cursor")
+        params = {"uri": raw(there), **({} if cursor is None else {"cursor": cursor})}
         result = await self._ask_known(exchange, backend, params, _NO_DIRECTORY)
         view = _view(exchange)
         lets = _lets(view, backend, "resources/read")
         page = directory_with_uris(result, self.catalogue.shown_skills(backend.name), lets)
-        if view is not None and page["resources"] == _NOTHING and "cursor" not in asked:
+        if view is not None and page["resources"] == _NOTHING and cursor is None:
             raise _unknown(_NO_DIRECTORY, exchange)  # as one that there is not
         return _answered(exchange, page)
 
@@ -151,7 +158,7 @@ class BrokeredSkills:
 
     def _opened(self, exchange: Exchange, first: str) -> tuple[str, str | None, int]:
         """A backend, its cursor, and the number of the page that it stands for. Raises `InvalidParams`."""
-        given = exchange.request.members.get("cursor")
+        given = _given(exchange, "cursor")
         if given is None:
             return first, None, 1
         text = _text(given)
@@ -170,6 +177,12 @@ def _next_cursor(backend: Backend, result: Members, cursor: str | None, number: 
         return told
     log.warning("skills_cut", backend=backend.name, page=number, cursor_size=len(told))
     return None
+
+
+def _given(exchange: Exchange, name: str) -> Raw | None:
+    """A parameter; null is as good as none."""
+    given = exchange.request.members.get(name)
+    return None if given is None or bytes(given) == NULL else given
 
 
 def _unknown(otherwise: str, exchange: Exchange) -> InvalidParams:

@@ -24,6 +24,7 @@ SKILL_SCHEME: Final = SKILL
 MAX_VALUES: Final = 20_000
 """Most values of a page of skills: twenty with 512 files each, and what else they say."""
 
+_NONE: Final = Raw(b"{}")
 _entries: Final = msgspec.json.Decoder(list[Raw]).decode
 _rows: Final = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
@@ -46,32 +47,56 @@ def read_skill_address(uri: str) -> tuple[str, str]:
     return unquote(named), SKILL_SCHEME + rest
 
 
-def shown_skills(result: Members, backend: str, shown: ShownUri | None, lets: Callable[[str], bool]) -> list[Raw]:
-    """The entries of a page of *backend*, as clients know them; without those that break a rule, and those that *lets*
-    does not let through, by their URI there."""
+def shown_skills(
+    result: Members, backend: str, shown: ShownUri | None, lets: Callable[[str], bool]
+) -> tuple[list[Raw], list[BadSkill]]:
+    """The entries of a page of *backend*, as clients know them, of those that *lets* lets through by their URI there;
+    and why others are left out."""
     found = result.get("skills")
     if found is None:
-        return []
+        return [], []
     try:
         check_modelled({"skills": found}, most=MAX_VALUES)
         entries = _entries(found)
-    except (PeerError, msgspec.MsgspecError):
-        return []
-    kept = [shown_skill(one, backend, shown, lets) for one in entries]
-    return [one for one in kept if one is not None]
+    except (PeerError, msgspec.MsgspecError) as error:
+        return [], [_bad(error)]
+    kept: dict[str, Raw] = {}
+    bad = []
+    for entry in entries:
+        try:
+            uri = check_skill(entry)
+        except BadSkill as error:
+            bad.append(error)
+            continue
+        if uri in kept:
+            bad.append(BadSkill(f"{uri[:200]}: listed twice"))
+        elif lets(uri):
+            kept[uri] = shown_skill(entry, backend, uri, shown)
+    return list(kept.values()), bad
 
 
-def shown_skill(entry: Raw, backend: str, shown: ShownUri | None, lets: Callable[[str], bool]) -> Raw | None:
-    """One entry of *backend*; None if it breaks a rule, or is not let through."""
+def check_skill(entry: Raw) -> str:
+    """The URI of an entry. Raises `BadSkill` if it breaks a rule, or is of a scheme by which no request for it could
+    find its server."""
     try:
         check_modelled({"skill": entry}, most=MAX_VALUES)
         uri = read_entry(msgspec.json.decode(entry)).uri
-        members = read_members(entry)
-        meta = read_members(members["_meta"]) if "_meta" in members else {}
-    except (PeerError, BadSkill, msgspec.MsgspecError):
-        return None
-    if not lets(uri):
-        return None
+        read_members(read_members(entry).get("_meta", _NONE))
+    except (PeerError, msgspec.MsgspecError) as error:
+        raise _bad(error) from None
+    if not uri.startswith(SKILL_SCHEME):
+        raise BadSkill(f"{uri[:200]}: expected a URI that begins with {SKILL_SCHEME}")
+    return uri
+
+
+def _bad(error: Exception) -> BadSkill:
+    return BadSkill(f"invalid: {str(error)[:200]}")
+
+
+def shown_skill(entry: Raw, backend: str, uri: str, shown: ShownUri | None) -> Raw:
+    """One entry of *backend* that was checked, as clients know it."""
+    members = read_members(entry)
+    meta = read_members(members.get("_meta", _NONE))
     after: dict[str, Any] = {**members, "_meta": raw({**meta, BACKEND: backend})}
     if shown is not None:
         after["uri"] = raw(shown(uri))

@@ -1,4 +1,4 @@
-// Tasks of 2025-11-25 by the official TypeScript SDK (npm: @modelcontextprotocol/sdk), at tests/conformance/tasks_server.py.
+// Tasks of 2025-11-25 by the official TypeScript SDK (npm: @modelcontextprotocol/sdk), at examples/everything.py.
 // `node tasks.mjs URL` prints what it heard as one line of JSON.
 
 import { load } from './tour.mjs';

@@ -24,16 +24,18 @@ from tests.browser import browser
 from tests.transports.server.websocket.company import Seen, company
 
 PAGE: Final = Path(__file__).resolve().parents[4] / "docs" / "reference" / "websocket.md"
-MOST_LINES: Final = {"python": 34, "html": 32}
-"""Of a listing: twenty of code, and what a request must say."""
+LINES: Final = 27
+"""Of each listing, as its heading says."""
 
 PATIENCE: Final = 60.0
 
 
 def listing(language: str) -> str:
     """The client in *language*, as it is printed."""
-    [found] = re.findall(rf"```{language} client\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(found.splitlines()) <= MOST_LINES[language]
+    page = PAGE.read_text()
+    assert f"A client in {LINES} lines" in page
+    [found] = re.findall(rf"```{language} client\n(.*?)```", page, re.DOTALL)
+    assert len(found.splitlines()) == LINES
     return str(found)
 
 
