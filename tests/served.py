@@ -8,7 +8,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
 from typing import IO, Final
 
@@ -36,11 +38,27 @@ class Addresses:
     sse: str
 
 
+_PORTS: Final = cycle(range(10_000, 32_000))
+"""Below those that the system gives to clients: between the look for a port and the start of its server, a connection
+of another test would take it."""
+_TESTERS: Final = 97
+"""Processes that look for ports begin at so many places."""
+
+
+@cache
+def _ports() -> Iterator[int]:
+    """The ports from where this process begins: others of its kind begin elsewhere."""
+    return islice(_PORTS, os.getpid() % _TESTERS * (22_000 // _TESTERS), None)
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of this machine that no process listens on, and that no other caller was given of late."""
+    for port in _ports():
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("there are ports for ever")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
@@ -18,6 +17,7 @@ import trio
 from tests import process
 from tests.certificate import Authority
 from tests.figures import LONG
+from tests.served import free_port
 from tests.transports.server.http.stage import Gone, Stream
 from tests.workers.crowd import APP, Crowd, CrowdSession, crowd
 
@@ -34,13 +34,6 @@ def program(name: str) -> str:
     if found is None:
         pytest.fail(f"{name} is not installed: run sh tests/install-servers", pytrace=False)
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @attrs.define(eq=False)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import trio
 
-from tests.cluster.stage import free_port, listen, program, two_nodes
+from tests.cluster.stage import listen, program, two_nodes
+from tests.served import free_port
 from tests.workers.crowd import Crowd, CrowdSession
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -20,7 +20,8 @@ from callboard.codecs.seal import KeyRing
 from callboard.supervisor import open_tree
 from callboard.workers.book import Book, Found
 from callboard.workers.messages import Told
-from tests.cluster.stage import Redis, free_port, redis_at, until
+from tests.cluster.stage import Redis, redis_at, until
+from tests.served import free_port
 
 RING = KeyRing.generate()
 TTL = 60.0

@@ -11,7 +11,8 @@ import trio
 from callboard.cluster.redis import RedisStore
 from callboard.cluster.store import NotListed, Owned, StoreAway, View
 from tests.certificate import Authority
-from tests.cluster.stage import Redis, free_port, redis_at
+from tests.cluster.stage import Redis, redis_at
+from tests.served import free_port
 
 ONE, TWO, THREE = (bytes([number]) * 8 for number in (1, 2, 3))
 TTL = 60.0
