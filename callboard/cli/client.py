@@ -85,6 +85,7 @@ def call(
     """Call a tool. Shows progress, and asks its questions at the terminal if there is one."""
 
     async def action(talk: Talk) -> Exit:
+        files.check(is_json=options.json)
         talk.output.media = MediaFiles(files, tool)
         checked_utf8(tool, "tool")
         listed = await _tools(talk)
@@ -151,6 +152,7 @@ def read(
     """Read a resource. Prints text; binary contents go to a pipe unchanged."""
 
     async def action(talk: Talk) -> Exit:
+        files.check(is_json=options.json)
         talk.output.media = MediaFiles(files)
         checked_utf8(uri, "URI")
         talk.output.read(await talk.client.read(uri))
