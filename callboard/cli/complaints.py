@@ -75,9 +75,9 @@ def write_error(members: Mapping[str, Any]) -> None:
         pass
 
 
-def usage_error(message: str) -> Mapping[str, Any]:
-    """The members of an error of arguments that no command was given."""
-    return {"kind": "usage", "message": message, "exit_code": int(Exit.USAGE)}
+def usage_error(kind: str, message: str) -> Mapping[str, Any]:
+    """The members of an error that came before there was anything to do: of arguments, or of a file."""
+    return {"kind": kind, "message": message, "exit_code": int(Exit.USAGE)}
 
 
 def _members(error: Exception, code: Exit, words: list[str]) -> Mapping[str, Any]:

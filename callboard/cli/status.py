@@ -64,7 +64,7 @@ def status(address: Address = None, /, *, json: Json = False, token_file: AdminT
                     sys.stdout.write(line.plain + "\n")
         return Exit.FINE if summary["ok"] else Exit.NOT_UP
 
-    return look(address, token_file, act)
+    return look(address, token_file, act, is_json=json)
 
 
 def summarized(view: AdminView, address: str) -> dict[str, Any]:
