@@ -58,7 +58,7 @@ def dev(
     )
     if run_workers(options, has_backends=False):
         return
-    from callboard.serve.serve import run as run_server  # which the parent does without
+    from callboard.serve.run import run as run_server  # which the parent does without
     from callboard.server.load import load_server
 
     server = load_server(target, is_module=module)

@@ -51,7 +51,7 @@ def run(
         options["reload"] = reload
         if run_workers(options, has_backends=False):
             return
-        from callboard.serve.serve import run as run_server  # which the parent of workers does without
+        from callboard.serve.run import run as run_server  # which the parent of workers does without
         from callboard.server.load import load_server
 
         server = load_server(target, is_module=module)

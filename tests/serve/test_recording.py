@@ -23,7 +23,7 @@ from callboard.config import BackendSpec
 from callboard.errors import CannotServe
 from callboard.serve.options import ServePlan
 from callboard.serve.recording import ENTRY_WEIGHT, MAX_WAITING, Recorder, recording
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from tests.serve.test_serve import hosted, served
 
 ROOT = Path(__file__).parents[2]

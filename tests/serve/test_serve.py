@@ -20,7 +20,7 @@ from callboard.codecs.revisions import Implementation, meta
 from callboard.errors import DRAINING, CannotServe
 from callboard.serve.banner import as_json, as_text
 from callboard.serve.options import HTTP_ENGINES, Listening, Options, Ready, ServePlan, warnings_for
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.serve.tokens import TokenTable
 from callboard.transports.bind import BindAddress, Bound
 from callboard.transports.limits import Settings

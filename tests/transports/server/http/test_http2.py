@@ -17,7 +17,7 @@ import trio.testing
 
 from callboard import Server
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from tests.certificate import write_certificate
 from tests.transports.server.http.stage import PATIENCE, Client
 from tests.transports.server.http.test_doors import SETTINGS, At, frame, serving
