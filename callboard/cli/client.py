@@ -15,7 +15,16 @@ from callboard.cli.media_files import MediaFiles, SaveFlags
 from callboard.cli.output import Listing
 from callboard.codecs.bridge.results import BACKEND
 from callboard.codecs.revisions import Tool
-from callboard.errors import METHOD_NOT_FOUND, BadAnswer, ConnectionLost, RequestFailed, ServerRefused
+from callboard.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    BadAnswer,
+    ConnectionLost,
+    RequestFailed,
+    ServerRefused,
+)
 
 Target = Annotated[
     str,
@@ -24,6 +33,9 @@ Target = Annotated[
         help="URL, FILE.py:NAME or FILE.json#NAME. For a stdio server, omit it and end with `-- COMMAND`.",
     ),
 ]
+_UNKNOWN: Final = (INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, INTERNAL_ERROR)
+"""Codes with which servers answer the call of a tool that they do not have."""
+
 _PLAIN: Final = TalkOptions()
 _NO_FILES: Final = SaveFlags()
 
@@ -100,7 +112,7 @@ def call(
                 async for report in calling.progress:
                     talk.screen.progress(report, tool)
         except ServerRefused as error:
-            for name in near:
+            for name in near if error.error_code in _UNKNOWN else ():
                 error.add_note(f"did you mean {name!r}?")
             raise
         talk.screen.clear()

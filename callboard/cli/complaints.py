@@ -18,6 +18,7 @@ from callboard.errors import (
     CannotConnect,
     ConnectionLost,
     HttpRefused,
+    InvalidTarget,
     NotAuthorized,
     RequestTimedOut,
     ServerRefused,
@@ -35,6 +36,7 @@ UNTRUSTED: Final = ("self-signed certificate", "unable to get local issuer")
 _KINDS: Final[tuple[tuple[type[Exception], Exit, str], ...]] = (
     (BadArgument, Exit.USAGE, "usage"),
     (CannotWrite, Exit.CANNOT_WRITE, "cannot_write"),
+    (InvalidTarget, Exit.USAGE, "usage"),
     (CannotConnect, Exit.CANNOT_CONNECT, "cannot_connect"),
     (RequestTimedOut, Exit.LOST, "timed_out"),
     (ConnectionLost, Exit.LOST, "connection_lost"),

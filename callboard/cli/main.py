@@ -122,6 +122,8 @@ def main() -> None:
         sys.exit(Exit.USAGE)
     except CannotServe as error:
         print(f"callboard: {coloured(str(error)) if shows_colours() else error}", file=sys.stderr)
+        for warning in getattr(error, "warnings", ()):  # of a file: often the cause of its mistakes
+            print(f"callboard: {coloured(str(warning)) if shows_colours() else warning}", file=sys.stderr)
         _complain_json("cannot_serve", str(error), sys.argv[1:])
         sys.exit(Exit.USAGE)
     except BrokenPipeError:  # the reader has seen enough
