@@ -14,7 +14,7 @@ from callboard.cli.input_files import checked_utf8
 from callboard.cli.media_files import MediaFiles, SaveFlags
 from callboard.cli.output import Listing
 from callboard.codecs.bridge.results import BACKEND
-from callboard.codecs.revisions import Tool
+from callboard.codecs.revisions import Model, Tool, declares
 from callboard.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -208,11 +208,13 @@ def listen(
     """Print a line for every change at a server, until Ctrl-C. Without any flag, of all lists."""
     watched = (*uris, *(resources or ()))
     lists = resources is not None and not resources
-    everything = not (tools or prompts or lists or watched)
+    wanted = {"tools": tools, "prompts": prompts, "resources": lists}
+    everything = not (any(wanted.values()) or watched)
 
     async def action(talk: Talk) -> Exit:
+        of = _told_of(talk.client.server_capabilities) if everything else wanted
         async with talk.client.listen(
-            tools=tools or everything, prompts=prompts or everything, lists=lists or everything, resources=watched
+            tools=of["tools"], prompts=of["prompts"], lists=of["resources"], resources=watched
         ) as changes:
             talk.screen.ready("listening; press Ctrl-C to stop")
             async for change in changes:
@@ -220,6 +222,12 @@ def listen(
         return Exit.FINE
 
     return speak(target, options, action, is_endless=True)
+
+
+def _told_of(offered: Model) -> Mapping[str, bool]:
+    """The lists of whose changes a server tells; all of them, if it says of none."""
+    told = {name: declares(offered, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
+    return told if any(told.values()) else dict.fromkeys(told, True)
 
 
 EXIT_CODES: Final = """

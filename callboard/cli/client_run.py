@@ -209,7 +209,7 @@ async def _run(
             tls=tls,
             auth=auth_of(options, screen, connecting, has_header=has_header),
             log_level="debug" if options.verbose else None,
-            on_log=screen.log,
+            on_log=screen.log if options.verbose else None,  # legacy servers send them unasked
             on_stderr=on_stderr,
         ) as client:
             connecting.deadline = math.inf

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
+from cyclopts import App, CoercionError, CycloptsError, Group, UnusedCliTokensError
 
 from callboard._version import __version__
 from callboard.cli.codes import Exit
@@ -67,6 +67,15 @@ _JSON_ERRORS: Final = _CONNECT | {"run", "dev", "serve", "check", "approve", "to
 """The commands that have an error on standard output, too, if `--json` is given: all that have this flag."""
 
 
+_NUMBERS: Final = {float: "a number", int: "a whole number"}
+
+
+def _typed() -> list[str]:
+    """The arguments; `help` and `help COMMAND` are other words for `--help`."""
+    arguments = sys.argv[1:]
+    return [*arguments[1:], "--help"] if arguments[:1] == ["help"] else arguments
+
+
 def _with_command(arguments: list[str]) -> list[str]:
     """The *arguments*, with the command after `--` in the place of TARGET."""
     if "--" not in arguments or arguments[0] not in _TAKE_A_COMMAND:
@@ -82,6 +91,9 @@ def _one_line(error: CycloptsError) -> str:
         command = " ".join(("callboard", *(error.command_chain or ())))
         hint = f"{command} --json > {extra} writes a file" if extra.endswith(".json") else f"see {command} --help"
         return f"callboard: unexpected argument: {extra}; {hint}"
+    if isinstance(error, CoercionError) and error.token is not None and error.target_type in _NUMBERS:
+        flag = error.token.keyword or ("argument" if error.argument is None else error.argument.name)
+        return f"callboard: {flag}: expected {_NUMBERS[error.target_type]}, not {error.token.value[:100]!r}"
     return f"callboard: {' '.join(str(error).split())}"
 
 
@@ -111,7 +123,7 @@ def _unbroken() -> "Console":
 def main() -> None:
     """Run the command line."""
     try:
-        arguments = sys.argv[1:]
+        arguments = _typed()
         if arguments and arguments[0] in _CONNECT - {"bench"}:
             gc.disable()  # a tenth of the time to load all modules; `speak` enables it
         if not arguments or arguments[0] in app.help_flags or arguments[0] not in app:

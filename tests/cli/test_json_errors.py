@@ -1,24 +1,16 @@
 """An error of any command with `--json`: one object on standard output, beside the line on standard error."""
 
-import gc
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from callboard.cli.main import main
+from tests.cli.in_process import InProcess
 
 
-def failed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "argv", ["callboard", *arguments])
-    monkeypatch.setattr(gc, "disable", lambda: None)  # as a command does, for its own process
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    assert err.startswith("callboard: ")
-    return int(ended.value.code), out
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> InProcess:
+    return InProcess(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
@@ -42,18 +34,17 @@ def test_an_error_is_one_object_for_scripts(
     arguments: list[str],
     code: int,
     kind: str,
+    run: InProcess,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ended, out = failed(monkeypatch, capsys, *arguments, "--json")
+    ended, out, line = run(*arguments, "--json")
     error = json.loads(out)["error"]
     assert (ended, error["kind"], error["exit_code"]) == (code, kind, code)
-    assert failed(monkeypatch, capsys, *arguments) == (code, "")
+    assert line.startswith("callboard: ")
+    assert run(*arguments)[:2] == (code, "")
 
 
-def test_a_flag_of_the_server_behind_two_dashes_asks_for_no_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert failed(monkeypatch, capsys, "list", "--nonsense", "--", "server", "--json") == (2, "")
+def test_a_flag_of_the_server_behind_two_dashes_asks_for_no_json(run: InProcess) -> None:
+    assert run("list", "--nonsense", "--", "server", "--json")[:2] == (2, "")
