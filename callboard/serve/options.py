@@ -256,8 +256,6 @@ class ServePlan:
             raise CannotServe("--reload needs --http or --ws: over stdio the client starts the process")
         if self.has_parent and not hasattr(os, "memfd_create"):
             raise CannotServe("more than one worker, and --reload, are not supported on this system")
-        if self.http_engine == "asgi" and self.http is not None and self.http == self.ws:
-            raise CannotServe("the ASGI engine serves no WebSocket: use another address for ws")
 
     def stdio_host(self, host: "Host") -> "Host":
         """What stdio serves: all, or the server or profile that was named. Raises `CannotServe`."""

@@ -19,6 +19,7 @@ from callboard.broker import Broker
 from callboard.testing import Peer, Refusal
 from callboard.transports.client.process import Command
 from tests.broker.front import backend, peer
+from tests.client.stage import Json
 
 SERVER: Final = """
 import json, os, sys
@@ -44,8 +45,8 @@ for line in sys.stdin:
 """
 
 
-LIVE: Final = {"name": "live", "arguments": {}}
-DIE: Final = {"name": "die", "arguments": {}}
+LIVE: Final[Json] = {"name": "live", "arguments": {}}
+DIE: Final[Json] = {"name": "die", "arguments": {}}
 
 
 @asynccontextmanager

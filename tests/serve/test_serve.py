@@ -208,7 +208,6 @@ async def test_other_names_and_tokens_are_asked_for() -> None:
         ({"http_engine": "back"}, "invalid http_engine 'back'"),
         ({"http": 0, "tls_cert": "c"}, "TLS needs a certificate and its key"),
         ({"legacy_sse": True}, "legacy SSE needs an HTTP address"),
-        ({"http": "1", "ws": "1", "http_engine": "asgi"}, "use another address for ws"),
         ({"http": "nowhere"}, "invalid address"),
         ({"http": 0, "allow_hosts": ["a b"]}, "not a host: 'a b'"),
         ({"http": 0, "allow_origins": ["null"]}, "not an origin: 'null'"),
