@@ -10,7 +10,7 @@ import attrs
 
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Link
-from callboard.client.target_hints import EXPECTED, hint_for
+from callboard.client.target_hints import no_target
 from callboard.config.entry import Remote, is_entry, read_entry
 from callboard.errors import CannotConnect, CannotServe, InvalidTarget
 from callboard.transports.client.credentials import Auth
@@ -85,7 +85,7 @@ def _named(text: str) -> "Remote | Command | Server":
     from callboard.server.load import is_module_target, load_server  # with all that a server needs
 
     if ".py" not in text and not (":" in text and is_module_target(text)):
-        raise InvalidTarget(f"{text[:200]!r} is not a target: {EXPECTED}{hint_for(text)}")
+        raise no_target(text)
     try:
         return load_server(text)
     except CannotServe as error:

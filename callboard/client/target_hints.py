@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from callboard.errors import InvalidTarget
+
 EXPECTED: Final = "expected a URL, FILE.py:NAME, package.module:NAME, FILE.json#NAME, or a command"
 
 _PORT: Final = re.compile(r":?(?P<port>\d{1,5})(?P<path>/.*)?", re.ASCII)
@@ -18,6 +20,11 @@ _NEAR: Final = re.compile(r"localhost|[\d.]+|\[.*", re.ASCII)
 
 _NO_HOSTS: Final = frozenset({".cjs", ".js", ".md", ".mjs", ".rs", ".sh", ".ts", ".txt", ".yaml", ".yml"})
 """Endings of files, some of which are those of hosts, too."""
+
+
+def no_target(text: str) -> InvalidTarget:
+    """The error for *text*, which names no server."""
+    return InvalidTarget(f"{text[:200]!r} is not a target: {EXPECTED}{hint_for(text)}")
 
 
 def hint_for(text: str) -> str:
