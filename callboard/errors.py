@@ -259,6 +259,10 @@ class CannotConnect(CallboardError):
     """Whether the connection was refused. Unlike a network outage, that seldom ends by itself."""
 
 
+class InvalidTarget(CannotConnect):
+    """What was named is no server: no URL, file, module, entry or command."""
+
+
 class ServerRefused(RequestFailed):
     """The server answered a request with a JSON-RPC error: its code, message and data."""
 

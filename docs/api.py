@@ -45,7 +45,7 @@ PAGES: Final = {
             "callboard.ToolError",
             "callboard.Rate",
             "callboard.serve.options.Options",
-            "callboard.serve.serve.serve",
+            "callboard.serve.serve",
         ),
     ),
     "context": Page(

@@ -25,7 +25,7 @@ from callboard.codecs.revisions import LATEST
 from callboard.codecs.revisions.revision import R4
 from callboard.config import BackendSpec
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.server.load import load_server
 from callboard.server.served import Hosted
 

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
 from callboard import Server, connect
-from callboard.serve.serve import serve
+from callboard.serve import serve
 
 SPANS = Path(os.environ.get("SPANS", "spans.jsonl"))
 

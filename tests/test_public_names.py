@@ -21,3 +21,9 @@ def test_what_is_not_there_is_an_attribute_error() -> None:
 def test_a_broker_is_loaded_when_it_is_asked_for() -> None:
     code = "import callboard, sys; assert 'callboard.broker' not in sys.modules; callboard.Broker"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("first", ["", "import callboard.serve.run; "])
+def test_the_function_that_serves_is_found_where_the_documents_say(first: str) -> None:
+    code = f"{first}from callboard.serve import serve; assert callable(serve), serve"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

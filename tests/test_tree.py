@@ -17,7 +17,7 @@ from callboard.codecs.revisions import CallToolResult
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.serve.mount import Mounted
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.supervisor import Address, ChildSpec, Restart, Supervisor, SupervisorSpec, live_trees, open_tree
 from callboard.testing.peer import Refusal
 from callboard.transports.limits import DEFAULTS, Settings

@@ -18,7 +18,7 @@ from callboard.actors.server.parking import Parking
 from callboard.broker import Broker
 from callboard.codecs.revisions.revision import R4
 from callboard.serve.options import Options, Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, live_trees
 from callboard.transports.limits import Settings

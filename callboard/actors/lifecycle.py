@@ -8,6 +8,9 @@ is a race, not a fault, and it is dropped.
 from enum import Enum
 from typing import Final
 
+NOT_NEEDED: Final = "no longer needed"
+"""Reason of a cancellation that callboard sends for a request that its client or handler has given up."""
+
 
 class RequestState(Enum):
     """State of a request."""

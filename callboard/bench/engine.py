@@ -321,7 +321,7 @@ class Engine(Loop[Work, Lane]):
             if due >= self.started:
                 self.tally.succeeded(now - due, now - self.started, is_late=now > self.until)
             elif self.started <= now <= self.until and self.started:
-                self.tally.early += 1
+                self.tally.early[int(now - self.started)] += 1
             if seat.on_answer is not None:
                 seat.on_answer()
             return True

@@ -16,9 +16,11 @@ from callboard.bench.seats import L, Open
 from callboard.bench.work import Act
 from callboard.client.client import Client, Common, connect
 from callboard.client.routes import Target, TransportRoute, TransportRoutes
+from callboard.client.target_hints import no_target
 from callboard.codecs.http.access import is_loopback
 from callboard.config.entry import Remote, is_entry, read_entry
 from callboard.errors import CannotConnect
+from callboard.server.load import is_module_target
 from callboard.server.server import Server
 from callboard.transports.client.process import Command, OnStderr, running
 
@@ -121,11 +123,9 @@ def resolved(target: Target) -> Command | Remote | Server:
             return Remote(url=target)
         if is_entry(target):
             return read_entry(target)
-        if ".py" in target:
+        if ".py" in target or (":" in target and is_module_target(target)):
             return Command.of([sys.executable, "-m", "callboard", "run", target])
-        raise CannotConnect(
-            f"{target[:200]!r} is not a target: expected a URL, FILE.py:NAME, FILE.json#NAME, or a command"
-        )
+        raise no_target(target)
     if isinstance(target, TransportRoutes):
         raise TypeError("ways are what comes of this")
     return target if isinstance(target, Command | Remote | Server) else Command.of(target)

@@ -235,7 +235,7 @@ def _seconds(run: BenchResult) -> Sequence[tuple[int, float, float, float]]:
         if found and second >= run.seconds and count < least:
             number, p50, p99, before = found.pop()
             found.append((number, p50, p99, max(before, longest)))
-        elif count:
+        elif not math.isnan(half):
             found.append((second, half, most, longest))
     return found
 

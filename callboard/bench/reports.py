@@ -74,7 +74,7 @@ class CountedTally(msgspec.Struct):
     errors: dict[str, Count]
     examples: dict[str, str]
     late: Count
-    early: Count
+    early: dict[Second, Count]
     failed: dict[Second, Count]
     counts: dict[str, Count]
 
@@ -131,12 +131,13 @@ def words(text: str) -> str:
 
 def tally_of(written: CountedTally, last: int) -> Tally:
     """What was counted, in the seconds up to *last*. Raises `BadReport`."""
-    found = Tally(latencies=_histogram(written.latencies, DIGITS), late=written.late, early=written.early)
+    found = Tally(latencies=_histogram(written.latencies, DIGITS), late=written.late)
     if len(written.errors) > MAX_KINDS + 1:
         raise BadReport
     for second, counted in _seconds(written.seconds, last):
         found.seconds[second] = _histogram(counted, DIGITS_OF_A_SECOND)
     found.failed.update(_seconds(written.failed, last))
+    found.early.update(dict(_seconds(written.early, last)))
     for kind, count in written.errors.items():
         name = words(kind)[:MAX_KIND]
         found.errors[name] += count

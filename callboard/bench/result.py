@@ -46,7 +46,7 @@ class BenchResult:
         """Answered requests for each second."""
         if not self.seconds or not self.tally.count:
             return 0.0
-        return (self.tally.count - self.tally.late + self.tally.early) / self.seconds
+        return (self.tally.answers_so_far - self.tally.late) / self.seconds
 
     @property
     def count(self) -> int:
@@ -80,7 +80,8 @@ class BenchResult:
             return ()
         first = math.ceil(float(self.settings.get("ramp") or 0))  # until then there is little to answer
         answered = {second for second, counted in self.tally.seconds.items() if counted.get_total_count()}
-        usual = self.count / max(len(answered), 1)
+        answered |= self.tally.early.keys()  # an overloaded server still answers those of the warm-up
+        usual = self.tally.answers_so_far / max(len(answered), 1)
         silent = [second for second in range(first, int(self.seconds)) if second not in answered]
         spans: list[tuple[int, int]] = []
         for second in silent:
@@ -155,15 +156,15 @@ class BenchResult:
     def by_second(self) -> Sequence[tuple[int, int, float, float, float, int]]:
         """For each second: its number, how many were answered, their p50, p99 and longest, and how many failed."""
         found = []
-        for second in sorted({*self.tally.seconds, *self.tally.failed}):
+        for second in sorted({*self.tally.seconds, *self.tally.failed, *self.tally.early}):
             counted = self.tally.seconds.get(second)
-            failed = self.tally.failed.get(second, 0)
+            failed, early = self.tally.failed.get(second, 0), self.tally.early[second]
             if counted is None:
-                found.append((second, 0, math.nan, math.nan, math.nan, failed))
+                found.append((second, early, math.nan, math.nan, math.nan, failed))
                 continue
             half, most = (float(counted.get_value_at_percentile(percent)) / 1e6 for percent in (50, 99))
             longest = float(counted.get_max_value()) / 1e6
-            found.append((second, int(counted.get_total_count()), half, most, longest, failed))
+            found.append((second, int(counted.get_total_count()) + early, half, most, longest, failed))
         return found
 
     def as_csv(self) -> str:

@@ -69,8 +69,9 @@ class Tally:
     """Errors in each second."""
     late: int = 0
     """How many of the latencies are of requests that were answered after the end. They count, but for the rate."""
-    early: int = 0
-    """How many were begun before the start and answered after it: they count for the rate, and for nothing else."""
+    early: Counter[int] = attrs.field(factory=Counter)
+    """How many were begun before the start and answered after it, in each second: they count for the rate and as signs
+    of life, and have no latency."""
     counts: Counter[str] = attrs.field(factory=Counter)
     """Other events, which are no errors by themselves."""
     steps: "dict[str, Tally]" = attrs.field(factory=dict)
@@ -115,7 +116,7 @@ class Tally:
         self.latencies.add(other.latencies)
         self._add_errors(other)
         self.late += other.late
-        self.early += other.early
+        self.early.update(other.early)
         self.counts.update(other.counts)
         for label, counted in other.steps.items():
             self.step(label).add(counted)
@@ -143,6 +144,11 @@ class Tally:
     def count(self) -> int:
         total: int = self.latencies.get_total_count()
         return total
+
+    @property
+    def answers_so_far(self) -> int:
+        """The same, with those that were begun before the start."""
+        return self.count + self.early.total()
 
     @property
     def error_count(self) -> int:
@@ -184,7 +190,7 @@ class Tally:
             "errors": dict(self.errors),
             "examples": dict(self.examples),
             "late": self.late,
-            "early": self.early,
+            "early": {str(second): count for second, count in sorted(self.early.items())},
             "failed": {str(second): count for second, count in sorted(self.failed.items())},
             "counts": dict(self.counts),
             "steps": {label: counted.as_json() for label, counted in self.steps.items()},
@@ -199,7 +205,7 @@ class Tally:
             errors=Counter(written["errors"]),
             examples={str(kind): str(text) for kind, text in written.get("examples", {}).items()},
             late=int(written["late"]),
-            early=int(written.get("early", 0)),
+            early=Counter({int(second): int(count) for second, count in written.get("early", {}).items()}),
             failed={int(second): int(count) for second, count in written["failed"].items()},
             counts=Counter(written.get("counts", {})),
             steps={label: cls.of_json(counted) for label, counted in written.get("steps", {}).items()},

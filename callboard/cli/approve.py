@@ -10,6 +10,7 @@ import attrs
 from cyclopts import App, Parameter
 
 from callboard.broker.pins import PATIENCE, Pins, Waiting
+from callboard.cli.approve_call import call, calls
 from callboard.cli.codes import Exit
 from callboard.cli.serve_flags import FLAG, Json
 from callboard.errors import CannotServe
@@ -90,5 +91,5 @@ def _tell(waiting: Sequence[Waiting], *, is_approved: bool, is_json: bool) -> No
 
 APP: Final = App(name="approve", help_epilogue=APPROVE_EXAMPLES)
 APP.default(approve)
-APP.command("callboard.cli.approve_call:call", name="call")
-APP.command("callboard.cli.approve_call:calls", name="calls")
+APP.command(call)
+APP.command(calls)

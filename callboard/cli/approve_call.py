@@ -46,7 +46,7 @@ def calls(address: Address = None, /, *, json: Json = False, token_file: AdminTo
             sys.stdout.write("".join(f"{_line(row)}\n" for row in rows) or "no call waits\n")
         return Exit.FINE
 
-    return look(address, token_file, act)
+    return look(address, token_file, act, is_json=json)
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ def read_arguments(typed: Sequence[str], tool: Tool | None = None, whole: str | 
         if key in found:
             raise BadArgument(f"duplicate argument {key!r}")
         if is_json:
-            found[key] = _decoded(files.data(value, key) if is_file(value) else value, _place(one, value))
+            found[key] = _decoded(files.data(value, key, is_json=True) if is_file(value) else value, _place(one, value))
         elif is_file(value):
             text = files.text_or_base64(value, key, is_binary=_is_binary(tool, key))
             found[key] = _fitting(text, _kinds_of(tool, key))
@@ -49,7 +49,7 @@ def read_arguments(typed: Sequence[str], tool: Tool | None = None, whole: str | 
 
 def _object(whole: str, files: InputFiles) -> dict[str, Any]:
     """The object of `--args`."""
-    text = files.data(whole, "--args") if is_file(whole) else checked_utf8(whole, "--args")
+    text = files.data(whole, "--args", is_json=True) if is_file(whole) else checked_utf8(whole, "--args")
     found = _decoded(text, shown_name(whole) if is_file(whole) else "--args")
     if not isinstance(found, dict):
         raise BadArgument("--args: expected a JSON object")

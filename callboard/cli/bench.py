@@ -262,7 +262,8 @@ def _tell(result: BenchResult, load: Load, screen: Screen, *, is_json: bool) -> 
     for limit in broken:
         screen.say(f"callboard: limit exceeded: {limit.text} (measured: {limit.told(result)})")
     if not result.count:
-        screen.say("callboard: no request was answered")
+        few = "only requests of the warm-up were answered: the rate is too high for the server"
+        screen.say(f"callboard: {few if result.tally.early else 'no request was answered'}")
     if broken or any(case.failure for case in cases(result, ()) if case.is_verdict):
         return Exit.LIMIT_BROKEN
     return (

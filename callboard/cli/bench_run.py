@@ -287,7 +287,7 @@ class Run:
             before, at = at, min(at + TICK, engine.until)
             await trio.sleep_until(at + engine.lag)
             self.watch.look()
-            count = engine.tally.count
+            count = engine.tally.answers_so_far
             shown = self._shown(engine, engine.elapsed)
             self.view.show(
                 Moment(

@@ -14,7 +14,7 @@ from rich.text import Text
 from callboard.bench.figures import FIGURES, percent, time, written
 from callboard.bench.found import Probe
 from callboard.bench.page import PageTable
-from callboard.bench.result import BenchResult
+from callboard.bench.result import MOST_ERRORS, BenchResult
 from callboard.bench.tally import PERCENTILES, Tally
 from callboard.cli.screen import Screen
 from callboard.supervisor.printable import clean
@@ -167,9 +167,14 @@ def rows(result: BenchResult) -> Rows:
 
 def _counted(result: BenchResult) -> Rows:
     what = str(result.settings.get("counted", "requests"))
-    which = " without an error" if result.error_count else ""  # of all, there may be many more
+    which = _without_errors(result)
     rate = [] if result.settings.get("profile") == "idle" else [(f"{what}/s", f"{result.rate:,.1f}{which}")]
     return [(what, f"{result.requests:,}"), *rate]
+
+
+def _without_errors(result: BenchResult) -> str:
+    """Which requests were answered: of all, there may be many more."""
+    return " without an error" if result.error_count else ""
 
 
 def _figures(result: BenchResult) -> Rows:
@@ -246,11 +251,15 @@ def notes(result: BenchResult) -> Iterator[str]:
     # A script, or what is published, is many requests, or many deliveries.
     unit = {"fanout": "published"}.get(str(result.settings.get("profile")), "scripts")
     done = result.figures[unit] / result.seconds if unit in result.figures and result.seconds else result.rate
-    tried = done + (result.error_count / result.seconds if unit not in result.figures and result.seconds else 0.0)
-    if wanted and not result.settings.get("ramp") and tried < 0.95 * wanted:
-        yield f"{wanted:g} per second were due, {tried:,.1f} were sent"
+    if unit not in result.figures and result.seconds:
+        done += (result.error_count - result.unanswered) / result.seconds  # an error is an answer, too
+    if wanted and not result.settings.get("ramp") and done < 0.95 * wanted:
+        yield f"{wanted:g} per second were due, {done:,.1f} were answered"
     for start, end in result.silences:
         yield f"no answer from second {start} to {end}"
+    if result.count and result.error_percent > MOST_ERRORS:
+        answered = percent(100.0 - result.error_percent)
+        yield f"{percent(result.error_percent)} of the requests failed: the latencies are those of the other {answered}"
     if result.unanswered:
         yield f"{result.unanswered:,} requests had no response at the end: they are not part of the percentiles"
     if result.settings.get("is_in_process"):

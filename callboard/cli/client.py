@@ -14,8 +14,17 @@ from callboard.cli.input_files import checked_utf8
 from callboard.cli.media_files import MediaFiles, SaveFlags
 from callboard.cli.output import Listing
 from callboard.codecs.bridge.results import BACKEND
-from callboard.codecs.revisions import Tool
-from callboard.errors import METHOD_NOT_FOUND, BadAnswer, ConnectionLost, RequestFailed, ServerRefused
+from callboard.codecs.revisions import Model, Tool, declares
+from callboard.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    BadAnswer,
+    ConnectionLost,
+    RequestFailed,
+    ServerRefused,
+)
 
 Target = Annotated[
     str,
@@ -24,6 +33,9 @@ Target = Annotated[
         help="URL, FILE.py:NAME or FILE.json#NAME. For a stdio server, omit it and end with `-- COMMAND`.",
     ),
 ]
+_UNKNOWN: Final = (INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, INTERNAL_ERROR)
+"""Codes with which servers answer the call of a tool that they do not have."""
+
 _PLAIN: Final = TalkOptions()
 _NO_FILES: Final = SaveFlags()
 
@@ -85,6 +97,7 @@ def call(
     """Call a tool. Shows progress, and asks its questions at the terminal if there is one."""
 
     async def action(talk: Talk) -> Exit:
+        files.check(is_json=options.json)
         talk.output.media = MediaFiles(files, tool)
         checked_utf8(tool, "tool")
         listed = await _tools(talk)
@@ -99,7 +112,7 @@ def call(
                 async for report in calling.progress:
                     talk.screen.progress(report, tool)
         except ServerRefused as error:
-            for name in near:
+            for name in near if error.error_code in _UNKNOWN else ():
                 error.add_note(f"did you mean {name!r}?")
             raise
         talk.screen.clear()
@@ -151,6 +164,7 @@ def read(
     """Read a resource. Prints text; binary contents go to a pipe unchanged."""
 
     async def action(talk: Talk) -> Exit:
+        files.check(is_json=options.json)
         talk.output.media = MediaFiles(files)
         checked_utf8(uri, "URI")
         talk.output.read(await talk.client.read(uri))
@@ -194,11 +208,13 @@ def listen(
     """Print a line for every change at a server, until Ctrl-C. Without any flag, of all lists."""
     watched = (*uris, *(resources or ()))
     lists = resources is not None and not resources
-    everything = not (tools or prompts or lists or watched)
+    wanted = {"tools": tools, "prompts": prompts, "resources": lists}
+    everything = not (any(wanted.values()) or watched)
 
     async def action(talk: Talk) -> Exit:
+        of = _told_of(talk.client.server_capabilities) if everything else wanted
         async with talk.client.listen(
-            tools=tools or everything, prompts=prompts or everything, lists=lists or everything, resources=watched
+            tools=of["tools"], prompts=of["prompts"], lists=of["resources"], resources=watched
         ) as changes:
             talk.screen.ready("listening; press Ctrl-C to stop")
             async for change in changes:
@@ -206,6 +222,12 @@ def listen(
         return Exit.FINE
 
     return speak(target, options, action, is_endless=True)
+
+
+def _told_of(offered: Model) -> Mapping[str, bool]:
+    """The lists of whose changes a server tells; all of them, if it says of none."""
+    told = {name: declares(offered, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
+    return told if any(told.values()) else dict.fromkeys(told, True)
 
 
 EXIT_CODES: Final = """

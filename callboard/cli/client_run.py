@@ -28,7 +28,11 @@ from callboard.client.client import Client, connect
 from callboard.client.routes import Target
 from callboard.codecs.revisions import Revision
 from callboard.config.entry import Remote, is_entry, read_entry
-from callboard.errors import CallboardError, CannotConnect
+from callboard.errors import (
+    CallboardError,
+    CannotConnect,
+    ServerRefused,
+)
 from callboard.supervisor.logs import before_first_line
 from callboard.supervisor.printable import clean
 from callboard.transports.client.process import Command
@@ -124,10 +128,23 @@ def speak(target: str, options: TalkOptions, action: Action, *, is_endless: bool
         with screen:
             code = trio.run(_speak, target, options, action, screen, hear)
     except (CallboardError, BadArgument) as error:
+        _name_flags(error)
         return complain(screen, error, said, is_json=options.json)
     if code is Exit.INTERRUPTED and not is_endless:
         screen.say("callboard: cancelled")
     return code
+
+
+_FLAGS: Final = {"sampling": "--sampling TEXT", "roots": "--root DIR"}
+"""The flag that answers a request of the server, by the capability that it stands for."""
+
+
+def _name_flags(error: Exception) -> None:
+    """Say how a question of the server is answered."""
+    if isinstance(error, ServerRefused):
+        for capability, flag in _FLAGS.items():
+            if f"did not declare {capability}" in error.error_message:
+                error.add_note(f"answer it with {flag}")
 
 
 def _configure_log() -> None:
@@ -192,7 +209,7 @@ async def _run(
             tls=tls,
             auth=auth_of(options, screen, connecting, has_header=has_header),
             log_level="debug" if options.verbose else None,
-            on_log=screen.log,
+            on_log=screen.log if options.verbose else None,  # legacy servers send them unasked
             on_stderr=on_stderr,
         ) as client:
             connecting.deadline = math.inf

@@ -18,6 +18,7 @@ from callboard.errors import (
     CannotConnect,
     ConnectionLost,
     HttpRefused,
+    InvalidTarget,
     NotAuthorized,
     RequestTimedOut,
     ServerRefused,
@@ -35,6 +36,7 @@ UNTRUSTED: Final = ("self-signed certificate", "unable to get local issuer")
 _KINDS: Final[tuple[tuple[type[Exception], Exit, str], ...]] = (
     (BadArgument, Exit.USAGE, "usage"),
     (CannotWrite, Exit.CANNOT_WRITE, "cannot_write"),
+    (InvalidTarget, Exit.USAGE, "usage"),
     (CannotConnect, Exit.CANNOT_CONNECT, "cannot_connect"),
     (RequestTimedOut, Exit.LOST, "timed_out"),
     (ConnectionLost, Exit.LOST, "connection_lost"),
@@ -75,9 +77,9 @@ def write_error(members: Mapping[str, Any]) -> None:
         pass
 
 
-def usage_error(message: str) -> Mapping[str, Any]:
-    """The members of an error of arguments that no command was given."""
-    return {"kind": "usage", "message": message, "exit_code": int(Exit.USAGE)}
+def usage_error(kind: str, message: str) -> Mapping[str, Any]:
+    """The members of an error that came before there was anything to do: of arguments, or of a file."""
+    return {"kind": kind, "message": message, "exit_code": int(Exit.USAGE)}
 
 
 def _members(error: Exception, code: Exit, words: list[str]) -> Mapping[str, Any]:

@@ -40,8 +40,7 @@ def describe(
         found = [tools.get(name) or prompts.get(name) or _unknown(name, [*tools, *prompts]) for name in wanted]
         chosen: Sequence[Tool | Prompt] = found if wanted else list(tools.values())
         if options.json:
-            written = [write(talk.client.revision, one) for one in chosen]
-            talk.output.json(written[0] if len(wanted) == 1 else written)
+            talk.output.json([write(talk.client.revision, one) for one in chosen])
             return Exit.FINE
         for at, one in enumerate(chosen):
             if at:

@@ -8,9 +8,11 @@ from typing import Annotated, Final
 from cyclopts import App, Parameter
 
 from callboard.cli.serve_flags import ENVIRONMENT, FLAG, Json
+from callboard.errors import CannotServe
 from callboard.serve.banner import announce, announce_json
 from callboard.serve.options import Options, Ready
 from callboard.serve.processes import run_workers
+from callboard.transports.bind import BindAddress
 
 EXAMPLES: Final = """\
 Examples:
@@ -56,14 +58,19 @@ def dev(
         reload=hasattr(os, "memfd_create"),  # elsewhere it is started by hand
         on_ready=on_ready,
     )
-    if run_workers(options, has_backends=False):
-        return
-    from callboard.serve.serve import run as run_server  # which the parent does without
-    from callboard.server.load import load_server
+    try:
+        if run_workers(options, has_backends=False):
+            return
+        from callboard.serve.run import run as run_server  # which the parent does without
+        from callboard.server.load import load_server
 
-    server = load_server(target, is_module=module)
-    server.show_errors = True  # the page is the author's
-    run_server(server, **options)
+        server = load_server(target, is_module=module)
+        server.show_errors = True  # the page is the author's
+        run_server(server, **options)
+    except CannotServe as error:
+        if port and str(error).startswith(f"{BindAddress.parse(f'127.0.0.1:{port}')}: "):
+            raise CannotServe(f"{error}; choose another port with --port, or any that is free with --port 0") from None
+        raise
 
 
 APP: Final = App(name="dev", help_epilogue=EXAMPLES, config=ENVIRONMENT)

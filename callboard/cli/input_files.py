@@ -46,8 +46,8 @@ class InputFiles:
                 pass  # JSON has no other way for bytes
         return base64.b64encode(data).decode()
 
-    def data(self, value: str, what: str) -> bytes:
-        """The bytes of the file that *value* names. Raises `BadArgument`."""
+    def data(self, value: str, what: str, *, is_json: bool = False) -> bytes:
+        """The bytes of the file that *value* names. Raises `BadArgument`. JSON never begins with an `@` itself."""
         name = value.removeprefix("@")
         try:
             data = self._stdin(what) if name == STDIN else read_file(Path(name).expanduser(), MAX_INPUT).data
@@ -55,7 +55,8 @@ class InputFiles:
             if isinstance(error, BadArgument):
                 raise
             why = getattr(error, "strerror", None) or error
-            hint = f"; for the text itself write {what}=@{value[:100]}" if isinstance(error, FileNotFoundError) else ""
+            is_missing = isinstance(error, FileNotFoundError) and not is_json
+            hint = f"; for the text itself write {what}=@{value[:100]}" if is_missing else ""
             raise BadArgument(f"{what}: {shown_name(value)}: {why}{hint}") from None
         if len(data) > MAX_INPUT:
             raise BadArgument(f"{what}: {shown_name(value)} is larger than {MAX_INPUT:,} bytes")

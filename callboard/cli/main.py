@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
+from cyclopts import App, CoercionError, CycloptsError, Group, UnusedCliTokensError
 
 from callboard._version import __version__
 from callboard.cli.codes import Exit
@@ -62,8 +62,18 @@ for _flag in ("--help", "--version"):
 _TAKE_A_COMMAND: Final = frozenset(
     {"list", "describe", "call", "read", "prompt", "complete", "listen", "bench", "record"}
 )
-_JSON_ERRORS: Final = frozenset({*_TAKE_A_COMMAND, "tasks", "login", "logout"} - {"record"})
-"""The commands that have an error on standard output, too, if `--json` is given."""
+_CONNECT: Final = frozenset({*_TAKE_A_COMMAND, "tasks", "login", "logout"} - {"record"})
+_JSON_ERRORS: Final = _CONNECT | {"run", "dev", "serve", "check", "approve", "token", "status", "top"}
+"""The commands that have an error on standard output, too, if `--json` is given: all that have this flag."""
+
+
+_NUMBERS: Final = {float: "a number", int: "a whole number"}
+
+
+def _typed() -> list[str]:
+    """The arguments; `help` and `help COMMAND` are other words for `--help`."""
+    arguments = sys.argv[1:]
+    return [*arguments[1:], "--help"] if arguments[:1] == ["help"] else arguments
 
 
 def _with_command(arguments: list[str]) -> list[str]:
@@ -81,6 +91,9 @@ def _one_line(error: CycloptsError) -> str:
         command = " ".join(("callboard", *(error.command_chain or ())))
         hint = f"{command} --json > {extra} writes a file" if extra.endswith(".json") else f"see {command} --help"
         return f"callboard: unexpected argument: {extra}; {hint}"
+    if isinstance(error, CoercionError) and error.token is not None and error.target_type in _NUMBERS:
+        flag = error.token.keyword or ("argument" if error.argument is None else error.argument.name)
+        return f"callboard: {flag}: expected {_NUMBERS[error.target_type]}, not {error.token.value[:100]!r}"
     return f"callboard: {' '.join(str(error).split())}"
 
 
@@ -88,10 +101,16 @@ def _complain(error: CycloptsError, arguments: list[str]) -> None:
     """Arguments that no command takes: one line, and one object for scripts."""
     line = _one_line(error)
     _unbroken().print(line)
-    if arguments and arguments[0] in _JSON_ERRORS and "--json" in arguments:
+    _complain_json("usage", line.removeprefix("callboard: "), arguments)
+
+
+def _complain_json(kind: str, message: str, arguments: list[str]) -> None:
+    """The same for scripts, if that is what they want."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if own and own[0] in _JSON_ERRORS and "--json" in own:
         from callboard.cli.complaints import usage_error, write_error
 
-        write_error(usage_error(line.removeprefix("callboard: ")))
+        write_error(usage_error(kind, message))
 
 
 def _unbroken() -> "Console":
@@ -104,8 +123,8 @@ def _unbroken() -> "Console":
 def main() -> None:
     """Run the command line."""
     try:
-        arguments = sys.argv[1:]
-        if arguments and arguments[0] in _JSON_ERRORS - {"bench"}:
+        arguments = _typed()
+        if arguments and arguments[0] in _CONNECT - {"bench"}:
             gc.disable()  # a tenth of the time to load all modules; `speak` enables it
         if not arguments or arguments[0] in app.help_flags or arguments[0] not in app:
             app.resolved_commands()  # the list of commands has a line of each one's docstring
@@ -115,6 +134,9 @@ def main() -> None:
         sys.exit(Exit.USAGE)
     except CannotServe as error:
         print(f"callboard: {coloured(str(error)) if shows_colours() else error}", file=sys.stderr)
+        for warning in getattr(error, "warnings", ()):  # of a file: often the cause of its mistakes
+            print(f"callboard: {coloured(str(warning)) if shows_colours() else warning}", file=sys.stderr)
+        _complain_json("cannot_serve", str(error), sys.argv[1:])
         sys.exit(Exit.USAGE)
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,12 +2,14 @@
 
 import re
 import sys
+from enum import Enum, auto
 from pathlib import Path
 from typing import Annotated, Final
 
 import attrs
 from cyclopts import Parameter
 
+from callboard.cli.input_files import BadArgument
 from callboard.cli.streams import CannotWrite
 
 MOST_NAMES: Final = 10_000
@@ -60,7 +62,7 @@ class SaveFlags:
             name=("--output", "-o"),
             allow_leading_hyphen=True,
             help="Write the image, sound or other bytes of the result to FILE, or its text if it has no bytes; - is "
-            "standard output. Further ones go beside it: FILE-2.png.",
+            "standard output. Further ones go beside it: FILE-2.png. Nothing is written if the tool failed.",
         ),
     ] = None
     save: Annotated[
@@ -73,6 +75,29 @@ class SaveFlags:
     def is_given(self) -> bool:
         return self.output is not None or self.save is not None
 
+    @property
+    def is_stdout(self) -> bool:
+        """Whether standard output is for the bytes or the text alone."""
+        return self.output is not None and str(self.output) == STDOUT
+
+    def check(self, *, is_json: bool) -> None:
+        """Raises `BadArgument` if two things would go to standard output."""
+        if is_json and self.is_stdout:
+            raise BadArgument("-o -: standard output is used for --json; name a file, or leave out one of them")
+
+
+class TextPlace(Enum):
+    """Where the text of a result goes."""
+
+    SHOWN = auto()
+    """To standard output, as a terminal or a pipe gets it."""
+    OUTPUT = auto()
+    """To the file of `-o`."""
+    STDERR = auto()
+    """Beside it: standard output is for bytes alone, or the text says why the tool failed."""
+    NOWHERE = auto()
+    """It is in the JSON."""
+
 
 @attrs.define(eq=False)
 class MediaFiles:
@@ -80,17 +105,22 @@ class MediaFiles:
 
     flags: SaveFlags = attrs.field(factory=SaveFlags)
     stem: str = "result"
+    is_failed: bool = False
+    """A failed tool's result is none for the file of `-o`."""
     _kept: int = attrs.field(default=0, init=False)
 
     @property
     def is_stdout(self) -> bool:
-        """Whether standard output is for the bytes alone."""
-        return self.flags.output is not None and str(self.flags.output) == STDOUT
+        return self.flags.is_stdout
 
-    @property
-    def wants_text(self) -> bool:
-        """Whether a text goes to a file, if there were no bytes."""
-        return self.flags.output is not None and not self.is_stdout and not self._kept
+    def place_of_text(self, *, has_bytes: bool, is_json: bool) -> TextPlace:
+        """Where a text goes that has bytes beside it, or none."""
+        if self.flags.output is not None:
+            if not (has_bytes or self.is_failed):
+                return TextPlace.OUTPUT
+            if not is_json and (self.is_failed or self.is_stdout):
+                return TextPlace.STDERR
+        return TextPlace.NOWHERE if is_json else TextPlace.SHOWN
 
     def keep(self, data: bytes, kind: str) -> str:
         """Write *data*, of this MIME type. Returns the names of its files; none if nothing was asked for.
@@ -99,10 +129,12 @@ class MediaFiles:
         """
         self._kept += 1
         names = []
-        if self.is_stdout:
+        if self.is_failed or self.flags.output is None:
+            pass
+        elif self.is_stdout:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
-        elif self.flags.output is not None:
+        else:
             names.append(_written(_numbered(self.flags.output.expanduser(), self._kept), data))
         if self.flags.save is not None:
             names.append(self._in_directory(self.flags.save.expanduser(), data, kind))
@@ -110,7 +142,9 @@ class MediaFiles:
 
     def keep_text(self, text: str) -> None:
         """Write a text in the place of bytes. Raises `CannotWrite`."""
-        if self.flags.output is not None:
+        if self.is_stdout:
+            sys.stdout.write(text)
+        elif self.flags.output is not None:
             _written(self.flags.output.expanduser(), text.encode(errors="replace"))
 
     def _in_directory(self, directory: Path, data: bytes, kind: str) -> str:

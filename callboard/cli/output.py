@@ -2,11 +2,12 @@
 
 import base64
 import binascii
+import io
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +16,9 @@ import msgspec
 from msgspec import UNSET
 
 from callboard.actors.changes import ListChanged
-from callboard.cli.media_files import MediaFiles
+from callboard.cli.media_files import MediaFiles, TextPlace
 from callboard.cli.pictures import drawn, protocol_of
-from callboard.cli.streams import console_of, is_console
+from callboard.cli.streams import console_of, forgiving_stderr, is_console
 from callboard.client.client import Client
 from callboard.client.subscriptions import Change
 from callboard.client.tasks import TaskHandle
@@ -68,9 +69,13 @@ class ResultPrinter:
     is_json: bool = False
     media: MediaFiles = attrs.field(factory=MediaFiles)
     _console: "Console | None" = None
+    _collected: io.StringIO | None = attrs.field(default=None, init=False)
+    """In the place of standard output: a result as a pipe gets it."""
 
     @property
     def is_terminal(self) -> bool:
+        if self._collected is not None:
+            return False
         return is_console(sys.stdout) if self._console is None else self._console.is_terminal
 
     @property
@@ -123,21 +128,37 @@ class ResultPrinter:
     def called(self, result: CallToolResult) -> None:
         if self.is_json:
             self.json(write_result(self.revision, "tools/call", result))
-            for block in result.content:
-                self._keep(block)
-            return
+        self.media.is_failed = result.is_error is True
+        self._place(lambda: self._called(result), has_bytes=any(map(_has_bytes, result.content)))
+
+    def _called(self, result: CallToolResult) -> None:
         structured = None if result.structured_content is UNSET else result.structured_content
         if self.is_terminal and structured is not None and len(_json_text(result.content)) > self.console.width:
             self.json(structured)  # the text says the same, in one long line
-            return
-        texts = [block.text for block in result.content if isinstance(block, TextContent)]
-        if len(texts) == len(result.content) and texts and self.media.wants_text:
-            self.media.keep_text("\n".join(texts) + "\n")
             return
         for block in result.content:
             self._block(block)
         if not result.content and structured is not None:
             self.json(structured)
+
+    def _place(self, show: Callable[[], None], *, has_bytes: bool) -> None:
+        """Show a result, or write it to the files of `-o` and `--save`: its bytes, and its text if there are none."""
+        place = self.media.place_of_text(has_bytes=has_bytes, is_json=self.is_json)
+        if place is TextPlace.SHOWN:
+            show()
+            return
+        if not self.media.flags.is_given:
+            return
+        self._collected = collected = io.StringIO()
+        try:
+            show()
+        finally:
+            self._collected = None
+        text = collected.getvalue()
+        if place is TextPlace.OUTPUT:
+            self.media.keep_text(clean(text) if self.media.is_stdout and self.is_terminal else text)
+        elif place is TextPlace.STDERR:
+            forgiving_stderr().write(clean(text) if is_console(sys.stderr) else text)
 
     def task(self, task: TaskHandle) -> None:
         """A task: its id alone for a pipe that reads one line, or all that the server told of it."""
@@ -153,12 +174,16 @@ class ResultPrinter:
     def read(self, result: ReadResourceResult) -> None:
         if self.is_json:
             self.json(write_result(self.revision, "resources/read", result))
-            for contents in result.contents:
-                if isinstance(contents, BlobResourceContents):
-                    self._keep(EmbeddedResource(resource=contents))
-            return
-        for contents in result.contents:
-            self._contents(contents)
+        has_bytes = any(isinstance(contents, BlobResourceContents) for contents in result.contents)
+        self._place(lambda: self._read(result.contents), has_bytes=has_bytes)
+
+    def _read(self, found: Sequence[Model]) -> None:
+        match found:
+            case [TextResourceContents(text=text)] if self._collected is not None:
+                self._collected.write(text)  # a file has no line break more than the resource
+            case _:
+                for contents in found:
+                    self._contents(contents)
 
     def prompted(self, result: GetPromptResult) -> None:
         if self.is_json:
@@ -214,32 +239,30 @@ class ResultPrinter:
     def _block(self, block: Model) -> None:
         match block:
             case TextContent(text=text):
-                self._text(text)
+                self.line(text)
             case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
                 kept = self._keep(block)
                 if isinstance(block, ImageContent):
                     self._show(_bytes(data), kind)
-                self._text(f"[{block.type}: {kind}, {_size(data)}{kept}]")
+                self.line(f"[{block.type}: {kind}, {_size(data)}{kept}]")
             case ResourceLink(uri=uri, name=name):
-                self._text(f"[link: {name} at {uri}]")
+                self.line(f"[link: {name} at {uri}]")
             case EmbeddedResource(resource=TextResourceContents() as contents):
-                self._text(f"[resource: {contents.uri}]")
-                self._text(contents.text)
+                self.line(f"[resource: {contents.uri}]")
+                self.line(contents.text)
             case EmbeddedResource(resource=BlobResourceContents() as contents):
                 kept = self._keep(block)
-                self._text(f"[resource: {contents.uri}, {_kind(contents)}, {_size(contents.blob)}{kept}]")
+                self.line(f"[resource: {contents.uri}, {_kind(contents)}, {_size(contents.blob)}{kept}]")
             case _:
                 self.json(write(self.revision, block))
 
     def _contents(self, contents: Model) -> None:
         match contents:
-            case TextResourceContents(text=text) if self.media.wants_text:
-                self.media.keep_text(text)
             case TextResourceContents(text=text):
-                self._text(text)
+                self.line(text)
             case BlobResourceContents(blob=blob) if self.media.flags.is_given:
                 kept = self._keep(EmbeddedResource(resource=contents))
-                self._text(f"[{_kind(contents)}, {_size(blob)}{kept}]")
+                self.line(f"[{_kind(contents)}, {_size(blob)}{kept}]")
             case BlobResourceContents(blob=blob) if self.is_terminal:
                 self._show(_bytes(blob), _kind(contents))
                 self.line(f"[{_kind(contents)}, {_size(blob)}]")
@@ -262,20 +285,16 @@ class ResultPrinter:
 
     def _show(self, data: bytes, kind: str) -> None:
         """A picture, at a terminal that can show it."""
-        protocol = protocol_of(os.environ) if self.is_terminal and not self.media.is_stdout else None
+        protocol = protocol_of(os.environ) if self.is_terminal else None
         shown = None if protocol is None else drawn(data, kind, protocol)
         if shown is not None:
             sys.stdout.write(shown)
 
-    def _text(self, text: str) -> None:
-        """A line, unless standard output is for bytes alone."""
-        if not self.media.is_stdout:
-            self.line(text)
-
     def line(self, text: str) -> None:
         """A server's text: for a terminal without commands to it, for a pipe as it is."""
         text = clean(text) if self.is_terminal else text
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        stream = sys.stdout if self._collected is None else self._collected
+        stream.write(text if text.endswith("\n") else text + "\n")
 
     def json(self, value: Any) -> None:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
@@ -342,6 +361,14 @@ def _json_text(content: Sequence[Model]) -> str:
         case [TextContent(text=text)] if text.lstrip()[:1] in ("{", "["):
             return text
     return ""
+
+
+def _has_bytes(block: Model) -> bool:
+    match block:
+        case ImageContent() | AudioContent() | EmbeddedResource(resource=BlobResourceContents()):
+            return True
+        case _:
+            return False
 
 
 def _bytes(blob: str) -> bytes:

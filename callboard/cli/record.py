@@ -48,7 +48,7 @@ def record(
         from callboard.broker.broker import Broker
         from callboard.client.routes import ClientAccess, ways_to
         from callboard.config import BackendSpec
-        from callboard.serve.serve import run as run_server
+        from callboard.serve.run import run as run_server
 
         try:
             found: Any = ways_to(target_of(target), ClientAccess(headers=read_headers(header or ())))

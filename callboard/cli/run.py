@@ -1,5 +1,6 @@
 """`callboard run`: a server in a Python file."""
 
+import sys
 from typing import Annotated, Final
 
 from cyclopts import App, Parameter
@@ -47,15 +48,18 @@ def run(
     json: Json = False,
 ) -> None:
     """Run the server in a Python file, over any set of transports. Default: stdio."""
+    waits_for_client = not where.is_anywhere and sys.stdin is not None and sys.stdin.isatty()
     with where.options(settings, json=json) as options:  # before the file is loaded: that may print
         options["reload"] = reload
         if run_workers(options, has_backends=False):
             return
-        from callboard.serve.serve import run as run_server  # which the parent of workers does without
+        from callboard.serve.run import run as run_server  # which the parent of workers does without
         from callboard.server.load import load_server
 
         server = load_server(target, is_module=module)
         server.revisions = where.limited(server.revisions)
+        if waits_for_client:
+            sys.stderr.write("callboard: waiting for a client on standard input; for a URL: --http 8000\n")
         run_server(server, **options)
 
 

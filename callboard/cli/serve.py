@@ -76,7 +76,7 @@ def serve(
             options["at"] = at
         try:
             if not run_workers(options, has_backends=True):
-                from callboard.serve.serve import run as run_server  # which the parent of workers does without
+                from callboard.serve.run import run as run_server  # which the parent of workers does without
 
                 if config is not None:
                     options["authorization"] = _tables(config.expanduser(), where)

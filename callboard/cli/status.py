@@ -64,7 +64,7 @@ def status(address: Address = None, /, *, json: Json = False, token_file: AdminT
                     sys.stdout.write(line.plain + "\n")
         return Exit.FINE if summary["ok"] else Exit.NOT_UP
 
-    return look(address, token_file, act)
+    return look(address, token_file, act, is_json=json)
 
 
 def summarized(view: AdminView, address: str) -> dict[str, Any]:
@@ -92,6 +92,7 @@ def summarized(view: AdminView, address: str) -> dict[str, Any]:
         "overrides": {
             word(row.get("name")): row["overrides"] for row in rows_of(view, "servers") if row.get("overrides")
         },
+        "restarts": {word(row.get("name")): row["restarts"] for row in rows_of(view, "servers") if row.get("restarts")},
         "waiting_calls": len(rows_of(view, "waiting_calls")),
         "counts": {name: totals.get(name) for name in _COUNTS},
         "latest": {name: latest.get(name) for name in ("requests", "errors", "p50_60s", "p99_60s", "loop_lag", "cpu")},
@@ -170,6 +171,11 @@ def _server_lines(summary: Mapping[str, Any]) -> list[Text]:
         found.append(line)
     if len(down) > MOST_DOWN:
         found.append(Text(f"  ... and {len(down) - MOST_DOWN:,} more"))
+    has_line = {word(row["name"]) for row in down}
+    again = [f"{name} {count(times)}" for name, times in summary["restarts"].items() if name not in has_line]
+    if again:
+        more = f" and {len(again) - MOST_DOWN:,} more" if len(again) > MOST_DOWN else ""
+        found.append(Text(f"  restarts: {', '.join(again[:MOST_DOWN])}{more}"))
     for name, tools in summary["withheld"].items():
         found.append(Text(f"  {name}: {count(tools)} tools wait for approval (callboard approve)", "yellow"))
     for name, problems in summary["overrides"].items():

@@ -62,6 +62,7 @@ def watch(target: Target, task_id: _Id, /, *, files: SaveFlags = _NO_FILES, opti
     """Wait for a task, and print its result. Asks its questions at the terminal if there is one."""
 
     async def action(talk: Talk) -> Exit:
+        files.check(is_json=options.json)
         talk.output.media = MediaFiles(files, "task")
         task = talk.client.task(task_id)
         await task.refresh()

@@ -56,7 +56,7 @@ def new(
 ) -> int:
     """Make a token and print it, once; the token file gets its hash."""
     try:
-        ends = None if expires is None else time_after(expires, time.time())
+        ends = None if expires is None else _end(expires)
         token, line = new_line(principal, scope or (), tenant, ends)
     except ValueError as error:
         raise CannotServe(str(error)) from None
@@ -72,6 +72,16 @@ def new(
     added = "The second line is for the token file." if file is None else f"Its hash was added to {file}."
     sys.stderr.write(f"{HINT} {added}\n")
     return Exit.FINE
+
+
+def _end(written: str) -> float:
+    """Raises ValueError."""
+    try:
+        return time_after(written, time.time())
+    except ValueError:
+        raise ValueError(
+            f"--expires {written[:50]}: expected a span such as 90d, 12h or 4w, or a time such as 2027-01-01"
+        ) from None
 
 
 def list_(file: _File, /, *, json: Json = False) -> int:

@@ -111,8 +111,8 @@ def top(
     try:
         every = _interval(interval)
     except BadArgument as error:
-        return complain(Screen(), error)
-    return look(address, token_file, act)
+        return complain(Screen(), error, is_json=json)
+    return look(address, token_file, act, is_json=json)
 
 
 def _interval(text: str) -> float:
@@ -123,13 +123,19 @@ def _interval(text: str) -> float:
     return every
 
 
-def look(address: str | None, token_file: Path | None, act: Callable[[AdminClient], Awaitable[Exit]]) -> int:
-    """Do something with an admin address, and return the exit code. An error is one line on standard error."""
+def look(
+    address: str | None,
+    token_file: Path | None,
+    act: Callable[[AdminClient], Awaitable[Exit]],
+    *,
+    is_json: bool = False,
+) -> int:
+    """Do something with an admin address, and return the exit code. An error is as `complain` tells it."""
     prepare_streams()
     try:
         return trio.run(_heeding, AdminClient.of(address, token_file), act)
     except (CallboardError, BadArgument) as error:
-        return complain(Screen(), error)
+        return complain(Screen(), error, is_json=is_json)
 
 
 async def _heeding(client: AdminClient, act: Callable[[AdminClient], Awaitable[Exit]]) -> Exit:

@@ -20,6 +20,7 @@ from callboard.errors import (
     NotAuthorized,
     RequestFailed,
 )
+from callboard.transports.client.pool import Origin
 
 MAX_KNOWN: Final = 256
 """Maximum number of servers with a remembered era."""
@@ -96,9 +97,13 @@ class Connector:
         except NotAuthorized:
             raise  # there is one, and it does not want us
         except RequestFailed as error:
-            failure = CannotConnect(f"cannot connect: {error}")
+            failure = CannotConnect(f"cannot connect: {error}{self._hint(error)}")
             failure.brief = f"cannot connect: {error.brief or error}"
             raise failure from None
+
+    def _hint(self, error: RequestFailed) -> str:
+        origin = self.ways.key[0] if isinstance(self.ways.key, tuple) else None
+        return origin.tls_hint if isinstance(error, ConnectionLost) and isinstance(origin, Origin) else ""
 
     async def _try_all(self, wanted: Revision | None) -> tuple[Conversation, Agreed]:
         *others, last = self.ways.ways

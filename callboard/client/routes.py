@@ -1,6 +1,5 @@
 """Targets of `connect`: URLs, commands, files that name either, and servers in this process."""
 
-import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,8 +10,9 @@ import attrs
 
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Link
+from callboard.client.target_hints import no_target
 from callboard.config.entry import Remote, is_entry, read_entry
-from callboard.errors import CannotConnect, CannotServe
+from callboard.errors import CannotConnect, CannotServe, InvalidTarget
 from callboard.transports.client.credentials import Auth
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pool import Origin, Pool, shown
@@ -25,8 +25,6 @@ if TYPE_CHECKING:  # a client of a URL needs neither a server nor a WebSocket, a
 
 _HTTP: Final = ("http", "https")
 _WEBSOCKET: Final = ("ws", "wss")
-_HOST: Final = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:]+\]|[\w-]+(?=:\d))(:\d+)?(/|$)", re.ASCII)
-"""An address of the web without its scheme: `localhost:8000/mcp`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -64,7 +62,7 @@ Target: TypeAlias = "str | Sequence[str] | Command | Remote | Server | Transport
 
 
 def ways_to(target: Target, access: ClientAccess) -> TransportRoutes:
-    """How *target* may be reached. Raises `CannotConnect`."""
+    """How *target* may be reached. Raises `CannotConnect`, and `InvalidTarget` for what is none."""
     if isinstance(target, str):
         target = _named(target)
     if isinstance(target, TransportRoutes):
@@ -87,10 +85,7 @@ def _named(text: str) -> "Remote | Command | Server":
     from callboard.server.load import is_module_target, load_server  # with all that a server needs
 
     if ".py" not in text and not (":" in text and is_module_target(text)):
-        hint = f"; did you mean http://{text[:200]}?" if _HOST.match(text) else ""
-        raise CannotConnect(
-            f"{text[:200]!r} is not a target: expected a URL, FILE.py:NAME, FILE.json#NAME, or a command{hint}"
-        )
+        raise no_target(text)
     try:
         return load_server(text)
     except CannotServe as error:
@@ -114,7 +109,7 @@ def _by_url(remote: Remote, access: ClientAccess) -> TransportRoutes:
     try:
         parts = urlsplit(remote.url)
     except ValueError as error:
-        raise CannotConnect(f"invalid server URL {shown(remote.url)}: {error}") from None
+        raise InvalidTarget(f"invalid server URL {shown(remote.url)}: {error}") from None
     origin = Origin.of(parts)
     target = _asked_for(parts)
     headers = _encoded({**remote.headers, **access.headers})
@@ -151,7 +146,7 @@ def _is_pair(parts: SplitResult) -> bool:
 def _asked_for(parts: SplitResult) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not target.isascii() or not target.isprintable() or " " in target:
-        raise CannotConnect(
+        raise InvalidTarget(
             f"invalid server URL {shown(parts.geturl())}: characters other than ASCII must be percent-encoded"
         )
     return target.encode()

@@ -15,16 +15,18 @@ first of those is a hundred times what a call takes here."""
 class Durations:
     """Counts of durations, and their sum."""
 
-    __slots__ = ("counts", "last", "total")
+    __slots__ = ("counts", "last", "most", "total")
 
-    def __init__(self, counts: Iterable[int] = (), total: float = 0.0, last: float = 0.0) -> None:
+    def __init__(self, counts: Iterable[int] = (), total: float = 0.0, last: float = 0.0, most: float = 0.0) -> None:
         self.counts = list(counts) or [0] * (len(BOUNDS) + 1)
         self.total = total
         self.last = last  # when the latest one ended, of `time.perf_counter`
+        self.most = most  # none took longer, since the start; 0 if that is unknown
 
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
+        self.most = max(self.most, seconds)
 
     @property
     def count(self) -> int:
@@ -35,14 +37,20 @@ class Durations:
         """All of *some* together."""
         known = list(some)
         counts = map(sum, zip(*(one.counts for one in known), strict=True))
-        return cls(counts, sum(one.total for one in known), max((one.last for one in known), default=0.0))
+        last, most = (max((getattr(one, name) for one in known), default=0.0) for name in ("last", "most"))
+        return cls(counts, sum(one.total for one in known), last, most)
 
     def since(self, before: Sequence[int]) -> "Durations":
         """What came after the counts were as they were *before*."""
-        return Durations(now - then for now, then in zip(self.counts, before, strict=True))
+        return Durations((now - then for now, then in zip(self.counts, before, strict=True)), most=self.most)
 
     def quantile(self, share: float) -> float | None:
-        """Seconds that *share* of them took at most: interpolated between two bounds. None if there are none."""
+        """Seconds that *share* of them took at most: interpolated between two bounds, and never more than the longest.
+        None if there are none."""
+        found = self._interpolated(share)
+        return found if found is None or not self.most else min(found, self.most)
+
+    def _interpolated(self, share: float) -> float | None:
         count = self.count
         if not count:
             return None

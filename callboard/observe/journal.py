@@ -163,6 +163,8 @@ class Journal:
         part.total += seconds
         whole.counts[place] += 1
         whole.last = now
+        if seconds > whole.most:
+            whole.most = seconds
         if slot.behind:
             self.overhead.add(seconds - slot.behind)
         if error or seconds > self._slow:
@@ -176,6 +178,8 @@ class Journal:
         part.counts[place] += 1
         part.total += seconds
         whole.counts[place] += 1
+        if seconds > whole.most:
+            whole.most = seconds
         if error:
             _note(whole, error)
 

@@ -119,7 +119,7 @@ class AdminHandler:
         await response.answer(200 if is_fine else 503, PLAIN, b"" if head.method == "HEAD" else text.encode())
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
-        body = b"" if refusal.is_bodiless else b"refused\n"
+        body = b"" if refusal.is_bodiless else b"not found\n" if refusal.status == 404 else b"refused\n"
         await response.answer(refusal.status, (*PLAIN, *refusal.headers), body)
 
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> Upgraded:

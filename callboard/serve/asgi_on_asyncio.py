@@ -27,13 +27,19 @@ class AsgiOnAsyncio:
             await self._cross(self._thread, scope, receive, send)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A server that cannot start says so: without that, some take it that there is no lifespan, and go on."""
-        thread, is_up = TrioThread("callboard asgi"), False
+        """A server that cannot start says so: without that, some take it that there is no lifespan, and go on.
+
+        That it has ended is said last: hypercorn then cancels this task, which has nothing left to do.
+        """
+        thread, is_up, ended = TrioThread("callboard asgi"), False, None
 
         async def told(message: Any) -> None:
-            nonlocal is_up
+            nonlocal is_up, ended
             is_up = is_up or message["type"] == "lifespan.startup.complete"
-            await send(message)
+            if message["type"] == "lifespan.shutdown.complete":
+                ended = message
+            else:
+                await send(message)
 
         await thread.begin()
         self._thread = thread
@@ -46,6 +52,8 @@ class AsgiOnAsyncio:
         finally:
             self._thread = None
             await thread.end()
+        if ended is not None:
+            await send(ended)
 
     async def _cross(self, thread: TrioThread, scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()

@@ -227,7 +227,7 @@ class ServePlan:
         if self.http_engine not in HTTP_ENGINES:
             raise CannotServe(f"invalid http_engine {self.http_engine!r}: expected one of {', '.join(HTTP_ENGINES)}")
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise CannotServe("TLS needs a certificate and its key")
+            raise CannotServe("TLS needs a certificate and its key: --tls-cert FILE and --tls-key FILE")
         if self.at is not None and not self.serves_stdio:
             raise CannotServe("a server or profile is chosen for stdio only: over HTTP it is at /mcp/NAME")
         if self.legacy_sse and self.http is None:
@@ -256,8 +256,6 @@ class ServePlan:
             raise CannotServe("--reload needs --http or --ws: over stdio the client starts the process")
         if self.has_parent and not hasattr(os, "memfd_create"):
             raise CannotServe("more than one worker, and --reload, are not supported on this system")
-        if self.http_engine == "asgi" and self.http is not None and self.http == self.ws:
-            raise CannotServe("the ASGI engine serves no WebSocket: use another address for ws")
 
     def stdio_host(self, host: "Host") -> "Host":
         """What stdio serves: all, or the server or profile that was named. Raises `CannotServe`."""

@@ -85,7 +85,7 @@ class Served:
         SIGTERM and SIGINT let it drain: what is in flight is finished; a second one ends it at once.
         Raises `CannotServe`, for an address that is taken and the like.
         """
-        from callboard.serve.serve import run  # with all transports, which not every user of a server needs
+        from callboard.serve.run import run  # with all transports, which not every user of a server needs
 
         run(self, **options)
 

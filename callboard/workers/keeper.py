@@ -19,6 +19,7 @@ from callboard.actors.broker.audience import BrokerAudience
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.policy import NO_FILTER, BackendSettings
 from callboard.actors.client.negotiate import Agreed
+from callboard.actors.lifecycle import NOT_NEEDED
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.drain import drain
 from callboard.actors.server.parking import Parking
@@ -348,7 +349,7 @@ class KeptBackend(Actor[Never]):
             said = _read_withdrawal(write_members(told.members))
         except msgspec.MsgspecError:
             return
-        self.endpoint.host.parking.withdraw(said.method, said.state, principal, said.reason or "no longer needed")
+        self.endpoint.host.parking.withdraw(said.method, said.state, principal, said.reason or NOT_NEEDED)
 
     def _session(self, head: Head) -> SessionKey | None:
         """Stands for a legacy session of a worker's. It lives as long as a connection does that is the session's."""

@@ -120,7 +120,7 @@ def test_a_limit_that_is_broken_fails_a_pipeline(house: Addresses) -> None:
         ([APP, "--fail-if", "p99"], 2, "is not a limit"),
         ([APP, "--csv", "/there/is/no/such.csv"], 2, "no such directory"),
         ([APP, "--revision", "1999-01-01"], 2, "--revision"),
-        (["nothing"], 3, "is not a target"),
+        (["nothing"], 2, "is not a target"),
         (["http://127.0.0.1:9/mcp", "--list"], 3, ""),
         ([CURIOUS], 2, "choose one with --tool, or use --list: "),
         ([APP, "--tool", "fail"], 4, "the tool fail failed: it did not work"),

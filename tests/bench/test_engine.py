@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import ClassVar
+from unittest.mock import ANY
 
 import attrs
 import pytest
@@ -14,6 +15,7 @@ from callboard.bench.pace import Pace
 from callboard.bench.tally import OVERDUE, UNANSWERED
 from callboard.bench.work import Act, ToolFailed, Work
 from callboard.errors import CannotConnect, ConnectionLost, RequestTimedOut, ServerRefused
+from tests.bench.figures import result
 
 WORK = Work((Act(kind="call", name="anything"),))
 
@@ -78,6 +80,23 @@ async def test_what_happens_while_it_warms_up_is_not_counted(autojump_clock: Moc
     assert seconds == 10
     assert engine.tally.count == pytest.approx(100, abs=2)
     assert engine.tally.longest == pytest.approx(0.1, rel=0.01)
+
+
+async def test_an_overloaded_server_that_answers_the_backlog_of_the_warm_up_has_not_stalled(
+    autojump_clock: MockClock,
+) -> None:
+    one_at_a_time = trio.Lock()
+
+    async def script(_: int) -> None:
+        async with one_at_a_time:
+            await trio.sleep(0.005)
+
+    engine, seconds = await run(Scripted(script), LoadPlan(pace=Pace(rate=1000), duration=3, warmup=1))
+    told = attrs.evolve(result(seconds=seconds), tally=engine.tally)
+    assert engine.tally.seconds == {4: ANY}, "the first request that counts is answered after the end"
+    assert not told.silences
+    assert told.rate == pytest.approx(200, rel=0.02)
+    assert [count for _, count, *_ in told.by_second()][:3] == [pytest.approx(200, abs=2)] * 3
 
 
 def stalling(at: float, seconds: float) -> Callable[[int], Awaitable[None]]:

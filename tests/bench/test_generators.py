@@ -41,7 +41,8 @@ def say(**what): print(json.dumps(what), flush=True)
 def hello(): say(type="hello", version={__version__!r}); return sys.stdin.readline()
 def met(): say(type="met", revision="r", server="s", is_fast=True, pids=[1]); return sys.stdin.readline()
 def counted(**more):
-    tally = dict(latencies=EMPTY, late=0, early=0, seconds={{}}, errors={{}}, examples={{}}, failed={{}}, counts={{}})
+    tally = dict(latencies=EMPTY, late=0, errors={{}})
+    tally |= dict(early={{}}, seconds={{}}, examples={{}}, failed={{}}, counts={{}})
     say(type="counted", tally=dict(tally, **more), in_flight=0, cpu=0.5, pids=[1])
 EMPTY = "HISTOGRAM"
 """.replace("HISTOGRAM", Tally().as_json()["latencies"])

@@ -18,7 +18,7 @@ from callboard.bench.figures import percent, time
 from callboard.bench.lanes import within
 from callboard.bench.page import page
 from callboard.bench.result import BenchResult
-from callboard.bench.tally import Tally
+from callboard.bench.tally import UNANSWERED, Tally
 from callboard.cli.bench import _tell, bench
 from callboard.cli.bench_flags import Load
 from callboard.cli.bench_view import Moment, histogram, line, live_rows, notes, page_rows, print_histogram, rows
@@ -151,9 +151,33 @@ def test_a_server_that_died_or_stalled_is_told_of(
 @pytest.mark.finding("newcomer-B2")
 def test_errors_are_not_taken_for_requests_that_were_never_made() -> None:
     run = result(*[0.01] * 1820, errors=180)
-    assert list(notes(attrs.evolve(run, settings={**run.settings, "rate": 200}))) == []
+    said = list(notes(attrs.evolve(run, settings={**run.settings, "rate": 200})))
+    assert said == ["9 % of the requests failed: the latencies are those of the other 91.0 %"]
     late = result(*[0.01] * 1000)
-    assert list(notes(attrs.evolve(late, settings={**late.settings, "rate": 200})))
+    assert list(notes(attrs.evolve(late, settings={**late.settings, "rate": 200}))) == [
+        f"200 per second were due, {late.rate:,.1f} were answered"
+    ]
+
+
+def test_a_run_with_few_errors_has_no_note_and_one_with_many_says_so() -> None:
+    assert list(notes(result(*[0.01] * 1000, errors=10))) == []
+    assert list(notes(result(0.01, errors=999))) == [
+        "99.9 % of the requests failed: the latencies are those of the other 0.1 %"
+    ]
+
+
+def test_requests_that_were_not_answered_are_no_answers() -> None:
+    run = over(*range(6), each=80)
+    run.tally.errors[UNANSWERED] = 120
+    said = list(notes(attrs.evolve(run, settings={**run.settings, "rate": 100})))
+    assert said[0] == "100 per second were due, 80.0 were answered"
+
+
+def test_if_only_the_warm_up_was_answered_the_rate_was_too_high(capsys: pytest.CaptureFixture[str]) -> None:
+    run = over(errors=600)
+    run.tally.early.update({0: 100, 1: 100})
+    assert _tell(run, Load(), Screen(), is_json=False) == Exit.REFUSED
+    assert "only requests of the warm-up were answered: the rate is too high" in capsys.readouterr().err
 
 
 @pytest.mark.finding("newcomer-B5")

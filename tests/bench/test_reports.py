@@ -42,7 +42,8 @@ def test_a_tally_arrives_as_it_was_sent(taken: list[tuple[float, int]], errors: 
     for kind, count in errors.items():
         for _ in range(count):
             tally.broke(kind, 3, text="why")
-    tally.late, tally.early = 2, 3
+    tally.late = 2
+    tally.early[4] = 3
     tally.counts["sessions_lost"] = 4
     found = travelled(tally)
     assert found.as_json() == tally.as_json()

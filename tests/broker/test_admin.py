@@ -19,7 +19,7 @@ import trio
 from callboard import Server, connect
 from callboard.errors import CannotServe
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from tests.process import CALLBOARD, Process, callboard, started
 from tests.shared import APPS
 

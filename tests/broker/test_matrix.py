@@ -14,7 +14,7 @@ from callboard.codecs.revisions.revision import R1, R3, R4, R5
 from callboard.config import BackendSpec, Remote
 from callboard.errors import CallboardError
 from callboard.serve.options import Options, Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.transports.client.process import Command
 from tests.broker.cells import FEATURES, Cell, client_of, is_there
 from tests.broker.conftest import CAST

@@ -30,7 +30,7 @@ from callboard.config import BackendSpec
 from callboard.config.front import FrontSettings
 from callboard.errors import CannotConnect, ServerRefused
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.testing import Refusal
 from callboard.transports.server.http.endpoint import Endpoint
 from tests.broker.back import Back, tool

@@ -19,7 +19,7 @@ from callboard.broker import Broker
 from callboard.errors import CallboardError, CannotServe
 from callboard.serve.banner import as_json, as_text
 from callboard.serve.options import Ready
-from callboard.serve.serve import _run
+from callboard.serve.run import _run
 from callboard.supervisor import Backoff, Intensity
 from callboard.transports.client.process import Command
 from tests.broker.back import Back

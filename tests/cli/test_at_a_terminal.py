@@ -111,3 +111,10 @@ async def test_bytes_are_not_thrown_at_a_terminal() -> None:
     async with at_terminal("read", APP, "curious://bytes") as terminal:
         assert await terminal.wait_ended() == 0
         assert "[application/octet-stream, 4 bytes]" in terminal.screen
+
+
+async def test_run_without_a_transport_says_that_it_waits_for_a_client() -> None:
+    async with at_terminal("run", APP) as terminal:
+        await terminal.wait_shown("callboard: waiting for a client on standard input; for a URL: --http 8000")
+        await terminal.press(CTRL_C)
+        assert await terminal.wait_ended() in (0, 130)

@@ -205,7 +205,7 @@ def test_describe_tells_types_defaults_and_values() -> None:
 
 
 def test_describe_prints_definitions_as_json() -> None:
-    one = json.loads(piped("describe", APP, "plot", "--json").stdout)
+    [one] = json.loads(piped("describe", APP, "plot", "--json").stdout)
     assert one["inputSchema"]["properties"]["width"]["default"] == 1.5
     every = json.loads(piped("describe", APP, "--json").stdout)
     assert {"digest", "plot"} <= {tool["name"] for tool in every}

@@ -48,6 +48,13 @@ def test_why_a_server_is_not_up_is_said_with_its_next_try_and_restarts() -> None
     assert "weather" not in said
 
 
+def test_restarts_of_servers_that_are_up_are_said() -> None:
+    found = view(servers=[server("weather", restarts=3), server("notes"), down("tickets", "no")])
+    assert "  restarts: weather 3\n" in told(found)
+    assert summarized(found, "")["restarts"] == {"weather": 3, "tickets": 3}
+    assert "restarts:" not in told(view())
+
+
 def test_a_server_that_sleeps_is_fine_and_named() -> None:
     found = view(servers=[server("weather"), server("notes", state="asleep"), server("books", state="waking")])
     found["totals"] |= {"servers": 3, "servers_up": 3}

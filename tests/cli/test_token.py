@@ -69,7 +69,7 @@ def test_a_line_is_added_to_what_is_there(file: Path, capsys: pytest.CaptureFixt
     ("arguments", "words"),
     [
         (["ada", "--expires", "2001-01-01"], "is over"),
-        (["ada", "--expires", "soon"], "expected a day or a time"),
+        (["ada", "--expires", "soon"], "expected a span such as 90d"),
         (["a b"], "no spaces"),
         (["anonymous"], "is reserved"),
     ],

@@ -26,7 +26,7 @@ from callboard.cli.admin_client import AdminClient
 from callboard.cli.codes import Exit
 from callboard.errors import CallboardError
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from tests.cli.test_commands import needs_terminal
 from tests.cli.top_views import CLEAR
 from tests.fork_server import forked

@@ -19,7 +19,7 @@ from callboard.actors.client.conversation import Patience
 from callboard.client import Client, connect
 from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.transports.client.pool import Origin, reach
 from callboard.transports.client.tls import believed
 from tests.certificate import certified

@@ -246,7 +246,7 @@ async def test_a_flood_of_messages_is_read_and_not_kept(tmp_path: Path) -> None:
 
 def test_only_a_parent_in_a_cluster_imports_coredis() -> None:
     told = subprocess.run(
-        [sys.executable, "-c", "import sys, callboard.serve.serve; print('coredis' in sys.modules)"],
+        [sys.executable, "-c", "import sys, callboard.serve.run; print('coredis' in sys.modules)"],
         capture_output=True,
         text=True,
         check=True,

@@ -16,7 +16,7 @@ import trio
 from callboard.broker import Broker
 from callboard.config import BackendSpec
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.transports.client.process import Command
 from tests.browser import browser
 from tests.node import installed, needs_npm, node

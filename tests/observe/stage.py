@@ -13,7 +13,7 @@ from callboard.broker import Broker
 from callboard.codecs.revisions import LATEST, LEGACY, ClientCapabilities, ElicitationCapability, Implementation
 from callboard.config import BackendSpec
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.supervisor import Intensity
 from callboard.transports.client.process import Command
 from tests.broker.back import Back

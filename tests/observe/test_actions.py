@@ -13,7 +13,7 @@ from callboard import connect
 from callboard.broker import Broker
 from callboard.observe.actions import ACTIONS
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from tests.broker.test_pins import configured, wait_listed
 from tests.observe.admin import BEARER, OWN, Operator, token_file
 from tests.observe.stage import down, stage, up

@@ -24,7 +24,7 @@ from callboard.observe.metrics import OPEN_METRICS, TEXT, Family, Sample, render
 from callboard.observe.rows import MOST_CHILDREN
 from callboard.observe.view import ServerView
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.supervisor import Actor, ChildSpec
 from tests.broker.front import backend, ways_in
 from tests.observe.test_show_room import Place

@@ -75,7 +75,8 @@ async def test_a_table_of_the_view_can_be_asked_for_alone() -> None:
     async with place() as here:
         assert (await table(here, "tools"))[0]["name"] == "echo"
         assert await table(here, "servers") == []
-        assert (await here.ask("/api/tokens")).status == 404
+        missing = await here.ask("/api/tokens")
+        assert (missing.status, missing.body) == (404, b"not found\n")
 
 
 async def table(here: Place, name: str) -> Any:

@@ -20,7 +20,7 @@ from callboard.observe.journal import PastRequest
 from callboard.observe.view import ServerView
 from callboard.serve import show_room
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.serve.show_room import ShowRoom
 from tests.observe.told import Told, quiet_view, shown
 from tests.transports.server.http.stage import Answer, Client

@@ -25,7 +25,7 @@ from callboard.config import BackendSpec, Remote
 from callboard.errors import CannotServe
 from callboard.observe import tracing
 from callboard.serve.options import Options, Ready, ServePlan
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.serve.traces import begin_tracing
 from tests.observe.spans import HEADER_PARENT, PARENT, PARENT_ID, Spans, ids, links_of, parent_of
 from tests.process import CALLBOARD, callboard, started

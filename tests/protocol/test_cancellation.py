@@ -5,7 +5,8 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.codecs.revisions import Revision
+from callboard.actors.lifecycle import NOT_NEEDED
+from callboard.codecs.revisions import LATEST, Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.server import Server
 from callboard.server.context import Context
@@ -51,6 +52,19 @@ async def test_work_ends_at_once_and_the_reason_is_logged(revision: Revision, au
         (line,) = [line for line in lines if line["event"] == "request_cancelled"]
         assert line["reason"].startswith("changed my mind")
         assert len(line["reason"]) == 200
+        assert line["log_level"] == "info"
+
+
+async def test_a_request_that_a_broker_gave_up_is_no_news_in_the_log(autojump_clock: MockClock) -> None:
+    async with open_house(server) as house:
+        peer = await house.peer(LATEST)
+        request_id = await peer.begin("tools/call", name="wait")
+        await wait_all_tasks_blocked()
+        with capture_logs() as lines:
+            params = {"requestId": request_id, "reason": NOT_NEEDED}
+            await peer.say({"method": "notifications/cancelled", "params": params})
+            await hears_nothing(peer)
+        assert [line["log_level"] for line in lines if line["event"] == "request_cancelled"] == ["debug"]
 
 
 @pytest.mark.requirement("M167", "L080")

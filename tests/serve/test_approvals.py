@@ -12,7 +12,7 @@ import trio
 from callboard import Server, connect
 from callboard.serve.node_view import NodeView
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from tests.observe.admin import Operator, token_file
 from tests.process import CALLBOARD
 

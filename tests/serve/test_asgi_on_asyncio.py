@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -88,6 +89,20 @@ async def test_uvicorn_ends_with_one_line_if_the_lifespan_fails(tmp_path: Path) 
     assert "the lifespan of 'guest' failed: ConnectionRefusedError: no database (app.py:8 lifespan)" in said
     assert "Application startup failed" in said
     assert "Traceback" not in said
+
+
+def test_hypercorn_stops_without_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+
+    config = Config.from_mapping(bind="127.0.0.1:0", accesslog=None)
+
+    async def at_once() -> None:
+        pass
+
+    asyncio.run(serve(Server("guest").asgi(), config, shutdown_trigger=at_once))
+    assert "Traceback" not in capfd.readouterr().err
+    assert not [one.name for one in threading.enumerate() if one.name == "callboard asgi"]
 
 
 def test_without_a_lifespan_event_a_request_says_why_it_cannot_be_served() -> None:

@@ -10,7 +10,7 @@ from callboard.broker import Broker
 from callboard.errors import CannotServe
 from callboard.oauth.sealed_store import SealedStore, derived
 from callboard.oauth.store import FileStore
-from callboard.serve.serve import run, serve
+from callboard.serve.run import run, serve
 from tests.serve.browser import backend
 
 RESOURCE = '[authorization]\nresource = "{}"\n'

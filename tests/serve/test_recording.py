@@ -24,7 +24,7 @@ from callboard.errors import CannotServe
 from callboard.serve import recording as recordings
 from callboard.serve.options import ServePlan
 from callboard.serve.recording import ENTRY_WEIGHT, Recorder, recording
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from tests.serve.test_serve import hosted, served
 
 ROOT = Path(__file__).parents[2]

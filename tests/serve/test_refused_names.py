@@ -9,7 +9,7 @@ import trio
 
 from callboard import Server
 from callboard.serve.refused_names import MOST_NAMES, RefusedNames
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.serve.tokens import TokenFile
 from tests.broker.test_admin import ask
 from tests.observe.admin import token_file

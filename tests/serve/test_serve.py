@@ -20,7 +20,7 @@ from callboard.codecs.revisions import Implementation, meta
 from callboard.errors import DRAINING, CannotServe
 from callboard.serve.banner import as_json, as_text
 from callboard.serve.options import HTTP_ENGINES, Listening, Options, Ready, ServePlan, warnings_for
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.serve.tokens import TokenTable
 from callboard.transports.bind import BindAddress, Bound
 from callboard.transports.limits import Settings
@@ -208,7 +208,6 @@ async def test_other_names_and_tokens_are_asked_for() -> None:
         ({"http_engine": "back"}, "invalid http_engine 'back'"),
         ({"http": 0, "tls_cert": "c"}, "TLS needs a certificate and its key"),
         ({"legacy_sse": True}, "legacy SSE needs an HTTP address"),
-        ({"http": "1", "ws": "1", "http_engine": "asgi"}, "use another address for ws"),
         ({"http": "nowhere"}, "invalid address"),
         ({"http": 0, "allow_hosts": ["a b"]}, "not a host: 'a b'"),
         ({"http": 0, "allow_origins": ["null"]}, "not an origin: 'null'"),

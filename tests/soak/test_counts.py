@@ -10,7 +10,7 @@ import trio
 from callboard import Server
 from callboard.broker import Broker
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.server.served import Hosted
 from callboard.transports.limits import Settings
 from tests.broker.front import backend

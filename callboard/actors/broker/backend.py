@@ -307,12 +307,8 @@ class Backend(Actor[Never]):
         """A request was not answered in time. After some in a row the server is asked whether it is there; one on HTTP
         is watched in any case."""
         connection.timeouts += 1
-        if (
-            connection.timeouts >= SILENT
-            and not connection.is_http
-            and not connection.is_checked
-            and not connection.is_over
-        ):
+        is_settled = connection.is_http or connection.is_checked or connection.is_over
+        if connection.timeouts >= SILENT and not is_settled:
             connection.is_checked = True
             self._checks += 1
             with suppress(SupervisorClosed):  # it ends in any case
@@ -494,7 +490,8 @@ class Backend(Actor[Never]):
         return connection
 
     def _ended(self, connection: BackendConnection) -> None:
-        self.pool.forget(connection)
+        if self.pool.ended(connection):
+            self.circuit.restarted += 1  # the next call starts another one
         self.subscriptions.lost(connection)
         self.listings.lost(connection)
         self.views.lost(connection)

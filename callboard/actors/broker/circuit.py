@@ -35,6 +35,7 @@ class Circuit:
     state: CircuitState = CircuitState.STARTING
     attempts: int = attrs.field(default=0, init=False)
     restarted: int = attrs.field(default=0, init=False)
+    """How often it was started again, with its processes for single clients."""
     _since: float = attrs.field(default=0.0, init=False)
     _window: RestartWindow = attrs.field(init=False)
 

@@ -93,6 +93,8 @@ class BackendConnection(Actor[Never]):
     failure: CallboardError | None = attrs.field(default=None, init=False)
     opened: trio.Event = attrs.field(factory=trio.Event, init=False)
     is_over: bool = attrs.field(default=False, init=False)
+    is_broken: bool = attrs.field(default=False, init=False)
+    """Whether its server died, hung or did not start: not one that is ended since it is not needed any more."""
     _over: trio.Event = attrs.field(factory=trio.Event, init=False)
     _conversation: Conversation | None = attrs.field(default=None, init=False)
     _link: Link | None = attrs.field(default=None, init=False)  # the latest that was tried
@@ -122,12 +124,12 @@ class BackendConnection(Actor[Never]):
                         await conversation.link.aclose()
                 nursery.cancel_scope.cancel()
         except CallboardError as error:
-            self.failure = error
+            self._break(error)
         except BaseExceptionGroup as group:
             failures, rest = group.split(CallboardError)
             if rest is not None or failures is None:
                 raise
-            self.failure = _opening_failed(first_leaf(failures))
+            self._break(_opening_failed(first_leaf(failures)))
         finally:
             self._end()
 
@@ -426,7 +428,12 @@ class BackendConnection(Actor[Never]):
                 self.failure = self.failure or _lost(error)
         is_broken = bool(conversation.link.lost) or conversation.link.is_stale or self.failure is not None
         if is_broken and conversation is self._conversation:  # else it was tried, and there may be another way
+            self._break(self.failure)
             self.retire()
+
+    def _break(self, failure: CallboardError | None) -> None:
+        self.failure = failure
+        self.is_broken = self.is_broken or not self.is_over
 
     @property
     def _session(self) -> SessionKey | None:

@@ -92,6 +92,7 @@ class Check(Actor[Never]):
         except RequestTimedOut:
             if connection.heard == before:
                 log.warning("backend_hung", backend=connection.backend, timeouts=timeouts)
+                connection.is_broken = True
                 connection.fail(ConnectionLost(f"the server is hung: {timeouts} requests and a ping were not answered"))
         except CallboardError:
             return  # the connection broke, which is noticed where it is read

@@ -108,8 +108,17 @@ class BackendPool:
         if self._freed:  # mostly no request waits for a connection
             self._free_all()
 
+    def ended(self, connection: BackendConnection) -> bool:
+        """A connection has ended. Whether that was a process beside the shared one, which died by itself."""
+        self.forget(connection)
+        if connection.key == SHARED or not connection.is_broken or connection.exit_code is None:
+            return False
+        facts = {"said": said} if (said := connection.last_words()) else {}
+        log.warning("backend_process_lost", backend=connection.backend, why=connection.lost, **facts)
+        return True
+
     def forget(self, connection: BackendConnection) -> None:
-        """A connection has ended."""
+        """Give its place to another."""
         self._ending.discard(connection)
         pool = self._legs.get(connection.key, [])
         if connection in pool:

@@ -8,6 +8,7 @@ import trio
 
 from callboard.actors.client.hearer import NOBODY, Hearer
 from callboard.actors.deadlines import Deadline
+from callboard.actors.lifecycle import NOT_NEEDED
 from callboard.codecs.envelope import ErrorResponse, Notification, Request, RequestId, ResultResponse
 from callboard.codecs.revisions import Revision
 
@@ -75,7 +76,7 @@ class OutgoingRequest(Deadline):
     @property
     def reason(self) -> str:
         """The reason that the server gets when the request is cancelled."""
-        return "no longer needed"
+        return NOT_NEEDED
 
     def hold(self) -> AbstractContextManager[None]:
         """Stop the clock, while a user is asked to authorize it."""

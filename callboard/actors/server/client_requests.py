@@ -10,6 +10,7 @@ import trio
 from msgspec import UNSET
 
 from callboard.actors.frames import notification_frame, request_frame
+from callboard.actors.lifecycle import NOT_NEEDED
 from callboard.actors.outlet import FrameKind, Outbound
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import Terms
@@ -169,7 +170,7 @@ class ClientRequests:
     def _take_back(self, request_id: RequestId, mine: OpenQuestion) -> None:
         if mine.answer is None and mine.is_sent and mine.slot is not None:
             mine.is_sent = False
-            params = CancelledNotificationParams(request_id=request_id, reason="no longer needed")
+            params = CancelledNotificationParams(request_id=request_id, reason=NOT_NEEDED)
             frame = notification_frame(mine.slot.terms.revision, "notifications/cancelled", params)
             mine.slot.outlet.send_nowait(Outbound(frame))
 

@@ -9,7 +9,7 @@ import trio
 
 from callboard.actors.changes import LISTS, ListChanged
 from callboard.actors.frames import error_frame
-from callboard.actors.lifecycle import RequestEvent
+from callboard.actors.lifecycle import NOT_NEEDED, RequestEvent
 from callboard.actors.outlet import CLOSED, BatchSink, Carrier, Outbound, Outlet, PostingSink, Sink
 from callboard.actors.server.batch import Batch
 from callboard.actors.server.client_requests import SessionKey
@@ -395,8 +395,8 @@ class Session(Actor[Outbound]):
         if exchange is None or not exchange.cancel(RequestEvent.PEER_CANCELLED, reason):
             self.ignored += 1  # finished already, or never there: a race, not a fault
             return
-        if reason:  # without one there is nothing to tell, and a storm of them is not news either
-            log.info("request_cancelled", session=self.address.path, request=params.request_id, reason=reason)
+        tell = log.debug if reason in ("", NOT_NEEDED) else log.info  # a storm of them is not news
+        tell("request_cancelled", session=self.address.path, request=params.request_id, reason=reason)
         await exchange.give_up()
 
     def _progressed(self, notification: Notification) -> None:

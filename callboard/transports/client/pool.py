@@ -16,7 +16,7 @@ import trio
 from callboard.actors.deadlines import DeadlineTimer
 from callboard.actors.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event, KnownHeads
-from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
+from callboard.errors import BadAnswer, CannotConnect, ConnectionLost, InvalidTarget
 from callboard.supervisor.groups import first_leaf, own_nursery
 from callboard.transports.client.tls import secured, why_untrusted
 from callboard.transports.ssl_wire import SslWire
@@ -76,11 +76,11 @@ class Origin:
             host, port = parts.hostname or "", parts.port
             host.encode("idna")
         except UnicodeError:
-            raise CannotConnect(f"invalid server URL {shown(parts.geturl())}: invalid host name") from None
+            raise InvalidTarget(f"invalid server URL {shown(parts.geturl())}: invalid host name") from None
         except ValueError as error:
-            raise CannotConnect(f"invalid server URL {shown(parts.geturl())}: {error}") from None
+            raise InvalidTarget(f"invalid server URL {shown(parts.geturl())}: {error}") from None
         if scheme not in _PORTS or not host:
-            raise CannotConnect(f"invalid server URL {shown(parts.geturl())}")
+            raise InvalidTarget(f"invalid server URL {shown(parts.geturl())}")
         if "@" in parts.netloc:
             raise CannotConnect(
                 f"{shown(parts.geturl())}: credentials in the URL are not supported: use an Authorization header"
@@ -90,6 +90,11 @@ class Origin:
     @property
     def is_secure(self) -> bool:
         return self.scheme in ("https", "wss")
+
+    @property
+    def tls_hint(self) -> str:
+        """What a connection may mean that is closed without a word: so does a server that expects TLS."""
+        return "" if self.is_secure or self.path is not None else f"; if it serves TLS, use {self.scheme}s://"
 
     @property
     def authority(self) -> bytes:

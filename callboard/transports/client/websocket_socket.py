@@ -62,7 +62,7 @@ class Door:
                 is_open = True
                 return socket
         except BROKEN as error:
-            raise CannotConnect(f"{self.origin}: {str(error) or 'connection lost'}") from None
+            raise CannotConnect(f"{self.origin}: {str(error) or 'connection lost'}{self.origin.tls_hint}") from None
         finally:
             if not is_open:
                 wire.close()

@@ -19,7 +19,7 @@ import trio.testing
 from callboard import Server
 from callboard.codecs.http.access import Access
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from callboard.supervisor import SupervisorSpec, live_trees
 from callboard.transports.limits import Settings
 from callboard.transports.server.asgi import AsgiApp

@@ -15,9 +15,10 @@ import pytest
 import trio
 import trio.testing
 
-from callboard import Server
+from callboard import Server, connect
+from callboard.codecs.revisions import TextContent
 from callboard.serve.options import Ready
-from callboard.serve.serve import serve
+from callboard.serve.run import serve
 from tests.certificate import write_certificate
 from tests.transports.server.http.stage import PATIENCE, Client
 from tests.transports.server.http.test_doors import SETTINGS, At, frame, serving
@@ -94,6 +95,17 @@ async def test_http_2_answers_many_requests_on_one_connection() -> None:
             await client.until(number)
             assert client.status[number] == 200
             assert f"call {index}".encode() in client.data[number]
+
+
+async def test_one_port_serves_http_2_and_websocket() -> None:
+    async with serving(ws=0) as at:
+        assert at.port("http") == at.port("ws")
+        async with connect(at.urls["ws"].geturl()) as web_socket, by_http_2(at) as client:
+            result = await web_socket.call("run", text="over a socket")
+            assert result.content == [TextContent(text="over a socket")]
+            number = await client.call("over HTTP/2")
+            await client.until(number)
+            assert client.status[number] == 200
 
 
 @pytest.mark.finding("security-15")
