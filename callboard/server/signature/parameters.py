@@ -103,7 +103,7 @@ def _described(shape: Shape) -> tuple[list[Schema], dict[str, Schema]]:
         return schemas_of([parameter.annotation for parameter in parameters])
     except TypeError as reason:
         _check_all(shape)
-        raise TypeError(f"{shape.name}(): {reason}") from reason
+        raise TypeError(f"{shape.name}(): {reason}") from None  # a traceback of msgspec says no more
 
 
 def _check_all(shape: Shape) -> None:
@@ -116,11 +116,15 @@ def _check_describable(shape: Shape, parameter: inspect.Parameter) -> None:
     try:
         schemas_of([parameter.annotation])
     except TypeError as reason:
-        told = str(reason).splitlines()[0]
         raise TypeError(
-            f"{shape.name}(): the parameter {parameter.name} has a type without a JSON Schema ({told}); "
+            f"{shape.name}(): the parameter {parameter.name} has a type without a JSON Schema ({first_line(reason)}); "
             "use a JSON-compatible type, or register the handler with input_schema="
-        ) from reason
+        ) from None
+
+
+def first_line(reason: Exception) -> str:
+    """The first line of what another library says; the rest is about its own insides."""
+    return next(iter(str(reason).splitlines()), "")
 
 
 def _parameter(

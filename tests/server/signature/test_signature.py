@@ -1,6 +1,8 @@
 import datetime
 import decimal
 import enum
+import ipaddress
+import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -326,3 +328,31 @@ def test_an_enum_of_texts_and_numbers_reads_both() -> None:
 
     with pytest.raises(TypeError, match="the parameter x"):
         taking(Mixed)  # msgspec takes enums of one kind only
+
+
+def test_a_type_without_a_schema_is_refused_in_a_traceback_of_its_own() -> None:
+    """Frames of msgspec and of callboard's own would say no more."""
+    with pytest.raises(TypeError, match="a type without a JSON Schema") as told:
+        taking(Opaque)
+    assert told.value.__suppress_context__
+    assert "\n" not in str(told.value)
+
+
+def test_fields_of_a_pydantic_dataclass_and_markers_are_held_to_what_they_say() -> None:
+    @pydantic.dataclasses.dataclass
+    class Booking:
+        seats: int = pydantic.Field(1, ge=1, description="how many")
+
+    booked = taking(Booking)
+    assert booked.input_schema["$defs"]["Booking"]["properties"]["seats"]["minimum"] == 1
+    with pytest.raises(BadArguments, match=r"x\.seats: must be at least 1"):
+        booked.read({"x": {"seats": 0}})
+    with pytest.raises(BadArguments, match=r"x: UUID version 4 expected"):
+        taking(pydantic.UUID4).read({"x": "12345678-1234-5678-1234-567812345678"})
+
+
+def test_pydantic_is_not_needed_for_what_is_none_of_its_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    assert taking(dict[str, Path]).read({"x": {"a": "b"}}) == {"x": {"a": Path("b")}}
+    with pytest.raises(TypeError, match=r"IPv6Network has no JSON Schema"):
+        taking(ipaddress.IPv6Network)
