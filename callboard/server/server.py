@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -346,11 +345,10 @@ class Server(Decorators, Served):
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[Any]:
         """The lifespan, in the loop that it is for. The asyncio thread, if there is one, outlives it."""
-        begin = None if self._lifespan is None else partial(self._lifespan, self)
         guest = self._asyncio_guest() if self._loop == "asyncio" else self._guest
         async with (
             nullcontext() if guest is None else guest.running(),
-            opened_lifespan(self.info.name, begin, guest if self._loop == "asyncio" else None) as value,
+            opened_lifespan(self.info.name, self._lifespan, self, guest if self._loop == "asyncio" else None) as value,
         ):
             yield value
 

@@ -1,4 +1,4 @@
-"""Pydantic's types, for those who have it: models by their shape, all else by a `TypeAdapter`.
+"""Pydantic's types: models by their shape, all else by a `TypeAdapter`.
 
 Pydantic is loaded when a handler names a type that msgspec does not know, and never needed.
 """
