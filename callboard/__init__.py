@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from callboard.client.client import Client, connect
     from callboard.client.manual import Asked, ManualClient
     from callboard.codecs.caller import Caller
-    from callboard.codecs.revisions import ResourceLink, Revision, TextResourceContents, ToolAnnotations
+    from callboard.codecs.revisions import Icon, ResourceLink, Revision, TextResourceContents, ToolAnnotations
     from callboard.server.content.content import assistant, user
     from callboard.server.content.errors import ToolError
     from callboard.server.content.media import Audio, Blob, Image
@@ -34,6 +34,7 @@ __all__ = [
     "Dismissed",
     "Doc",
     "Header",
+    "Icon",
     "Image",
     "InputRequired",
     "ManualClient",
@@ -66,6 +67,7 @@ _MODULES: Final = {
     "Dismissed": "callboard.server.context",
     "Doc": "callboard.server.signature.markers",
     "Header": "callboard.server.signature.markers",
+    "Icon": "callboard.codecs.revisions",
     "Image": "callboard.server.content.media",
     "InputRequired": "callboard.server.context",
     "ManualClient": "callboard.client.manual",

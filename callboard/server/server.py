@@ -35,6 +35,7 @@ from callboard.codecs.seal import Seal
 from callboard.server.compose import Mounts
 from callboard.server.decorators import Decorators, or_unset
 from callboard.server.extension import Extension
+from callboard.server.given import icons_of, revisions_of
 from callboard.server.handlers import THREADS, ServerOffer
 from callboard.server.include import ORIGINAL, chosen, needed_extensions
 from callboard.server.lifespan import opened_lifespan
@@ -73,9 +74,9 @@ class Server(Decorators, Served):
         title: str | None = None,
         description: str | None = None,
         website_url: str | None = None,
-        icons: Sequence[Icon] = (),
+        icons: Sequence[Icon | Mapping[str, Any]] = (),
         instructions: str | None = None,
-        revisions: frozenset[Revision] = ALL,
+        revisions: Iterable[Revision | str] = ALL,
         lifespan: Lifespan | None = None,
         loop: Loop = "trio",
         rates: Mapping[str, Rate] = DEFAULT_RATES,
@@ -120,10 +121,10 @@ class Server(Decorators, Served):
             title=or_unset(title),
             description=or_unset(description),
             website_url=or_unset(website_url),
-            icons=tuple(icons) or UNSET,
+            icons=icons_of(icons) or UNSET,
         )
         self.instructions = instructions
-        self.revisions = frozenset(revisions)
+        self.revisions = revisions_of(revisions)
         self.registry = Registry()
         self.registry.offer(*offers)
         self.middlewares: list[Middleware] = []
