@@ -31,6 +31,7 @@ from callboard.serve.refused_names import RefusedNames
 from callboard.serve.traces import begin_tracing
 from callboard.serve.watchdog import watched_loop
 from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
+from callboard.server.habits import check_options
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec, get_logger
 from callboard.supervisor.audit import note
@@ -169,6 +170,7 @@ def run(server: Hosted, **options: Unpack[Options]) -> None:
 
 def run_or_exit(server: Hosted, **options: Unpack[Options]) -> None:
     """`run`; what keeps it from running is one line, as in the commands, and the exit code 2."""
+    check_options(options, Options.__annotations__)
     try:
         run(server, **options)
     except CannotServe as error:

@@ -3,7 +3,7 @@
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import msgspec
@@ -46,6 +46,7 @@ from callboard.codecs.revisions import (
 from callboard.errors import InsufficientScope, InvalidParams, UrlRequired
 from callboard.server.content.errors import ToolError
 from callboard.server.content.forms import form_for, form_of, read_form
+from callboard.server.habits import CONTEXT, missing
 
 _WEB: Final = re.compile(r"https?://[^\s/?#]", re.IGNORECASE)
 
@@ -173,6 +174,11 @@ class Context:
     lifespan: Any = None
     """The value of the server's lifespan."""
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(self, name, CONTEXT)
+
     # The client.
 
     @property
@@ -265,10 +271,11 @@ class Context:
     # What to say.
 
     async def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> None:
-        """Send a log message to the client, if it wants any of this level."""
+        """Send a log message to the client, if it wants any of this level: `debug`, `info`, `notice`, `warning`,
+        `error`, `critical`, `alert` or `emergency`. Raises ValueError for another one."""
         await self._exchange.log(level, data, logger)
 
-    async def report(self, progress: float, *, total: float | None = None, message: str | None = None) -> None:
+    async def report(self, progress: float, total: float | None = None, *, message: str | None = None) -> None:
         """Say how far the work has come. Cheap: the client gets at most one in ten milliseconds."""
         await self._exchange.report(progress, total, message)
 

@@ -12,6 +12,7 @@ from callboard import tree
 from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpdated
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.host import Host
+from callboard.actors.server.log_levels import check_level
 from callboard.actors.server.log_to_all import log_to_all
 from callboard.actors.server.open_session import OpenSession
 from callboard.actors.server.parking import Parking
@@ -36,6 +37,7 @@ from callboard.server.compose import Mounts
 from callboard.server.decorators import Decorators, or_unset
 from callboard.server.extension import Extension
 from callboard.server.given import icons_of, revisions_of
+from callboard.server.habits import SERVER, missing
 from callboard.server.handlers import THREADS, ServerOffer
 from callboard.server.include import ORIGINAL, chosen, needed_extensions
 from callboard.server.lifespan import opened_lifespan
@@ -264,6 +266,11 @@ class Server(Decorators, Served):
             known.add(folder, prefix=prefix)
             known.watch = known.watch or watch
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(self, name, SERVER)
+
     # What its clients hear.
 
     def notify_updated(self, uri: str) -> None:
@@ -281,6 +288,7 @@ class Server(Decorators, Served):
         Clients must have been told that there are log messages: a handler takes a context, or
         `Server(offers=["logging"])`.
         """
+        check_level(level)
         for host in list(self._hosts):
             await log_to_all(host.clients, level, data, logger)
 

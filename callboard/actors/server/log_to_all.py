@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from callboard.actors.frames import notification_frame
 from callboard.actors.outlet import FrameKind, Outbound
-from callboard.actors.server.exchange import LEVELS
+from callboard.actors.server.log_levels import is_heard
 from callboard.actors.server.open_session import OpenSession
 from callboard.codecs.revisions import JSONValue, LoggingLevel, LoggingMessageNotificationParams, Revision
 
@@ -25,14 +25,10 @@ async def log_to_all(
     frames: dict[Revision, bytes] = {}
     for count, session in enumerate(list(sessions.values()), 1):
         home, terms = session.key.home, session.terms
-        if home is not None and terms is not None and session.is_ready and _wants(terms.log_level, level):
+        if home is not None and terms is not None and session.is_ready and is_heard(level, terms.log_level):
             if terms.revision not in frames:
                 frames[terms.revision] = notification_frame(terms.revision, "notifications/message", params)
             home.outlet.send_nowait(Outbound(frames[terms.revision], FrameKind.REPORT))
         if not count % AT_ONCE:
             await trio.lowlevel.checkpoint()
     await trio.lowlevel.checkpoint()
-
-
-def _wants(wanted: LoggingLevel | None, level: LoggingLevel) -> bool:
-    return wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
