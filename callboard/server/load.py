@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Final
 
 from callboard.errors import CannotServe
+from callboard.server.misuse import RunsTooEarly, loading
 from callboard.server.server import Server
 
 DEFAULT_NAME: Final = "server"
@@ -93,7 +94,8 @@ def _load(file: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses and annotations look there
     sys.path.insert(0, str(path.parent))  # as if Python itself ran it
     try:
-        spec.loader.exec_module(module)
+        with loading():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # any exception of an author's file is for the author to read
         raise _failed(str(file), error) from None
     return module
@@ -119,7 +121,8 @@ def _import(name: str, root: Path) -> ModuleType:
         sys.path.insert(0, str(root))
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(name)
+        with loading():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise CannotServe(f"{name}: no such module in {root}, nor installed") from None
@@ -129,7 +132,9 @@ def _import(name: str, root: Path) -> ModuleType:
 
 
 def _failed(title: str, error: BaseException) -> CannotServe:
-    """A syntax error is said in one line; anything else with the traceback."""
+    """A syntax error is said in one line, and so is a server that runs itself; anything else with the traceback."""
+    if isinstance(error, RunsTooEarly):
+        return CannotServe(f"{title}: {error}")
     if isinstance(error, SyntaxError) and error.filename is not None:
         return CannotServe(f"{_short(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}")
     return CannotServe(f"{title}: import failed:\n{_shortened(error)}")

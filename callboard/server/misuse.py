@@ -1,6 +1,39 @@
-"""Decorators that are used in another way than they are meant: what to write instead."""
+"""Decorators, and `run`, that are used in another way than they are meant: what to write instead."""
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import trio
+
+_LOADING: Final = ContextVar("loading", default=False)
+"""Whether a command loads an author's file, to run the server in it by itself."""
+
+
+class RunsTooEarly(RuntimeError):
+    """`run()` is called where the server cannot run: the message says what to write."""
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """While a command loads an author's file."""
+    token = _LOADING.set(True)
+    try:
+        yield
+    finally:
+        _LOADING.reset(token)
+
+
+def check_may_run() -> None:
+    """Raises `RunsTooEarly` in a file that a command loads, and in a Trio program."""
+    if _LOADING.get():
+        raise RunsTooEarly('the file calls run() when it is loaded: put that under `if __name__ == "__main__":`')
+    if trio.lowlevel.in_trio_run():
+        raise RunsTooEarly(
+            "run() starts an event loop, and one runs already: in a Trio program write `await serve(server, ...)`, with"
+            " `from callboard.serve.serve import serve`"
+        )
 
 
 def check_decorated(function: Any, kind: str) -> None:

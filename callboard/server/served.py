@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 
 import attrs
 
+from callboard.server.misuse import check_may_run
+
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection, WebSocketRequest
 
@@ -85,6 +87,7 @@ class Served:
         SIGTERM and SIGINT let it drain: what is in flight is finished; a second one ends it at once. If it cannot run,
         for an address that is taken and the like, the process exits with 2 and one line that says why.
         """
+        check_may_run()
         from callboard.serve.serve import run_or_exit  # with all transports, which not every user of a server needs
 
         run_or_exit(self, **options)
