@@ -2,7 +2,17 @@
 
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 import attrs
@@ -47,6 +57,7 @@ from callboard.errors import InsufficientScope, InvalidParams, UrlRequired
 from callboard.server.content.errors import ToolError
 from callboard.server.content.forms import form_for, form_of, read_form
 from callboard.server.habits import CONTEXT, missing
+from callboard.server.misuse import check_may_await
 
 _WEB: Final = re.compile(r"https?://[^\s/?#]", re.IGNORECASE)
 
@@ -270,14 +281,21 @@ class Context:
 
     # What to say.
 
-    async def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> None:
+    def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> Coroutine[Any, Any, None]:
         """Send a log message to the client, if it wants any of this level: `debug`, `info`, `notice`, `warning`,
         `error`, `critical`, `alert` or `emergency`. Raises ValueError for another one."""
-        await self._exchange.log(level, data, logger)
+        check_may_await("log")
+        return self._exchange.log(level, data, logger)
 
-    async def report(self, progress: float, total: float | None = None, *, message: str | None = None) -> None:
-        """Say how far the work has come. Cheap: the client gets at most one in ten milliseconds."""
-        await self._exchange.report(progress, total, message)
+    def report(
+        self, progress: float, total: float | None = None, *, message: str | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Say how far the work has come. Cheap: the client gets at most one in ten milliseconds.
+
+        To be awaited. In a plain function, which runs in a thread: `trio.from_thread.run(ctx.report, 1)`.
+        """
+        check_may_await("report")
+        return self._exchange.report(progress, total, message)
 
     def progress(self, items: Iterable[T], *, total: float | None = None) -> AsyncIterator[T]:
         """Yield *items*, and report after each."""

@@ -36,6 +36,12 @@ def check_may_run() -> None:
         )
 
 
+def check_may_await(name: str) -> None:
+    """Raises RuntimeError in the thread of a plain function: there `ctx.report(1)` makes what is never awaited."""
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError(f"ctx.{name}() in a plain function: write trio.from_thread.run(ctx.{name}, ...)")
+
+
 def check_decorated(function: Any, kind: str) -> None:
     """Raises TypeError if `@server.tool("name")` was written: what is decorated is no function then."""
     if function is not None and not callable(function):

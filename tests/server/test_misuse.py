@@ -1,8 +1,10 @@
 """Decorators that are written in another way than they are meant say what to write."""
 
+from functools import partial
 from typing import Any
 
 import pytest
+import trio
 
 from callboard import Context, Server, connect
 from callboard.testing import connect as connect_peer
@@ -113,3 +115,24 @@ async def test_arguments_by_position_are_told_the_ways_to_give_them() -> None:
         unfit = peer
         with pytest.raises(TypeError, match=r"call\('name', \*\*arguments\)"):
             await unfit.call("f", {"a": 1})
+
+
+async def test_a_plain_function_is_told_how_to_report_from_its_thread() -> None:
+    server, told = Server("s"), list[str]()
+
+    @server.tool
+    def work(ctx: Context) -> str:
+        for unfit in (partial(ctx.report, 1), partial(ctx.log, "info", "a")):
+            with pytest.raises(RuntimeError) as error:
+                _ = unfit()
+            told.append(str(error.value))
+        trio.from_thread.run(ctx.report, 1, 10)
+        trio.from_thread.run(ctx.log, "info", "a")
+        return ""
+
+    async with connect(server) as client, client.call("work") as call:
+        assert [(update.progress, update.total) async for update in call.progress] == [(1, 10)]
+    assert told == [
+        "ctx.report() in a plain function: write trio.from_thread.run(ctx.report, ...)",
+        "ctx.log() in a plain function: write trio.from_thread.run(ctx.log, ...)",
+    ]
