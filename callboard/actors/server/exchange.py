@@ -412,7 +412,7 @@ class Exchange(Lifecycle):
         if self.progress is not None or self._relay is not None or self.state is not RequestState.WAITING:
             return self.settle(outcome, RequestEvent.RESULT)
         self.meet(RequestEvent.RESULT)
-        return self.slot.begin_answer(outcome)  # that is all there is to do for most calls
+        return self.slot.begin_answer(outcome, self)  # that is all there is to do for most calls
 
     async def settle(self, outcome: Outcome | Exception, event: RequestEvent) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
@@ -432,7 +432,7 @@ class Exchange(Lifecycle):
         if isinstance(outcome, Exception):
             await self.slot.fail(outcome)
         else:
-            await self.slot.answer(outcome)
+            await self.slot.answer(outcome, self)
 
     async def finish_saying(self) -> None:
         """See that everything is said that comes before the answer."""
