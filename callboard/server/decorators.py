@@ -35,7 +35,7 @@ from callboard.server.context import Context, InputRequired
 from callboard.server.extension import Extension
 from callboard.server.given import icons_of, model_of
 from callboard.server.middleware import Middleware
-from callboard.server.misuse import check_decorated, check_uri
+from callboard.server.misuse import check_decorated, check_returns, check_uri
 from callboard.server.registry import (
     CacheHint,
     Function,
@@ -145,6 +145,7 @@ class Decorators(ABC):
             self.extend(Tasks())
 
         def add(function: F) -> F:
+            check_returns(function, "tool")
             signature = Signature.of(
                 function,
                 context_type=Context,
@@ -243,6 +244,7 @@ class Decorators(ABC):
         pictures = icons_of(icons) or UNSET
 
         def add(function: F) -> F:
+            check_returns(function, "resource")
             signature = Signature.of(
                 function, context_type=Context, name=name, description=description, output_schema=False
             )
@@ -315,6 +317,7 @@ class Decorators(ABC):
         needed, pictures = checked_scopes(scopes), icons_of(icons) or UNSET
 
         def add(function: F) -> F:
+            check_returns(function, "prompt")
             signature = Signature.of(
                 function, context_type=Context, name=name, description=description, output_schema=False
             )

@@ -1,5 +1,6 @@
 """Decorators, and `run`, that are used in another way than they are meant: what to write instead."""
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -47,6 +48,16 @@ def check_decorated(function: Any, kind: str) -> None:
     if function is not None and not callable(function):
         shown = repr(function)[:60]
         raise TypeError(f"@server.{kind}({shown}): expected a function; for a name write @server.{kind}(name={shown})")
+
+
+def check_returns(function: Any, kind: str) -> None:
+    """Raises TypeError for a generator: a request has one result."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        name = getattr(function, "__name__", "")
+        raise TypeError(
+            f"{name}(): it is a generator, but a {kind} has one result: return a list; what is known earlier goes out"
+            " by ctx.report or ctx.log"
+        )
 
 
 def check_uri(uri: Any) -> None:

@@ -328,6 +328,8 @@ class Server(Decorators, Served):
         async with self._running() as value, self.mounts.run() as mounted, open_tree(spec) as root:
             meters = {method: RateLimit(rate) for method, rate in self._rates.items()}
             self.registry.offer_anything()
+            for of, argument in self.registry.completed_nothing():
+                log.warning("completes_nothing", server=self.info.name, prompt_or_template=of, argument=argument)
             self.registry.cursors = Seal(lot.ring, "cursor")  # workers share the ring: any of them goes on with a list
             offer = ServerOffer(self, value, around_lists(self, self.mounts.below))
             offer.added = {**mounted.added(), **offer.added}

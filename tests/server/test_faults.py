@@ -299,7 +299,7 @@ BYTES = (
         (
             "opaque",
             "Internal error: a result of type object cannot be serialized as JSON",
-            "cannot be serialized as JSON: object",
+            "BadResult: a result of type object cannot be serialized as JSON",
         ),
     ],
 )

@@ -1,12 +1,15 @@
 """Decorators that are written in another way than they are meant say what to write."""
 
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from callboard import Context, Server, connect
+from callboard.testing import Refusal
 from callboard.testing import connect as connect_peer
 
 
@@ -136,3 +139,62 @@ async def test_a_plain_function_is_told_how_to_report_from_its_thread() -> None:
         "ctx.report() in a plain function: write trio.from_thread.run(ctx.report, ...)",
         "ctx.log() in a plain function: write trio.from_thread.run(ctx.log, ...)",
     ]
+
+
+def test_a_method_of_a_class_is_told_to_register_that_of_an_object() -> None:
+    class Tools:
+        def look(self, where: str) -> str:
+            return where
+
+    server = Server("s")
+    with pytest.raises(TypeError, match=r"register that of an object, as in server\.tool\(Tools\(\)\.look\)"):
+        server.tool(Tools.look)
+    server.tool(Tools().look)
+
+
+def test_a_generator_is_refused_when_it_is_registered() -> None:
+    async def later() -> AsyncIterator[int]:
+        yield 1
+
+    def now() -> Iterator[int]:
+        yield 1
+
+    server: Any = Server("s")
+    for decorate in (server.tool, server.prompt, server.resource("s://a")):
+        for function in (later, now):
+            with pytest.raises(TypeError, match=r"it is a generator, but a \w+ has one result: return a list"):
+                decorate(function)
+
+
+async def test_a_completion_of_nothing_is_told_when_the_server_starts() -> None:
+    server = Server("s")
+
+    @server.prompt
+    async def greet(name: str) -> str:
+        return name
+
+    async def complete(value: str) -> list[str]:
+        return [value]
+
+    for of, argument in (("greet", "name"), ("greet", "nam"), ("nope", "name")):
+        server.completion(of, argument)(complete)
+    with capture_logs() as logs:
+        async with connect_peer(server):
+            pass
+    told = [(one["prompt_or_template"], one["argument"]) for one in logs if one["event"] == "completes_nothing"]
+    assert told == [("greet", "nam"), ("nope", "name")]
+
+
+async def test_a_result_with_half_a_character_is_logged_with_the_name_of_its_tool() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def torn() -> str:
+        return "\ud800"
+
+    async with connect_peer(server) as client:
+        with capture_logs() as logs, pytest.raises(Refusal, match="-32603"):
+            await client.call("torn")
+    [line] = [one for one in logs if one["event"] == "request_failed"]
+    assert line["name"] == "torn"
+    assert "surrogates not allowed" in line["failure"]

@@ -260,6 +260,29 @@ def test_a_default_that_the_schema_does_not_allow_is_used_and_not_published() ->
     assert found.read() == {"a": None, "b": marker, "c": [1]}
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "words"),
+    [
+        (int, "five", 'expected integer, got "five"'),
+        (int | None, "five", 'expected integer or null, got "five"'),
+        (list[str], "a", 'expected array, got "a"'),
+    ],
+)
+def test_a_default_of_another_type_is_refused(kind: Any, default: Any, words: str) -> None:
+    def tool(x: Any = default) -> None: ...
+
+    tool.__annotations__["x"] = kind
+    with pytest.raises(TypeError, match=f"the default of x is of another type: {words}"):
+        signature(tool)
+
+
+def test_a_default_beside_the_bounds_may_mean_that_nothing_was_given() -> None:
+    def tool(x: Annotated[int, Meta(ge=1)] | None = 0) -> None: ...
+
+    assert "default" not in signature(tool).input_schema["properties"]["x"]
+    assert signature(tool).read() == {"x": 0}
+
+
 # Prompts and URI templates, whose arguments are text.
 
 
