@@ -2,21 +2,19 @@
 
 import importlib
 import importlib.util
-import os
 import re
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
 from callboard.errors import CannotServe
+from callboard.server.faults import traceback_of
 from callboard.server.misuse import RunsTooEarly, loading
 from callboard.server.server import Server
 
 DEFAULT_NAME: Final = "server"
 
-_OURS: Final = (f"{Path(__file__).parents[1]}{os.sep}", "<frozen importlib")
 _MODULE: Final = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>[^\W\d]\w*))?")
 
 
@@ -137,19 +135,10 @@ def _failed(title: str, error: BaseException) -> CannotServe:
         return CannotServe(f"{title}: {error}")
     if isinstance(error, SyntaxError) and error.filename is not None:
         return CannotServe(f"{_short(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}")
-    return CannotServe(f"{title}: import failed:\n{_shortened(error)}")
+    return CannotServe(f"{title}: import failed:\n{traceback_of(error)}")
 
 
 def _short(filename: str) -> str:
     """As it would be typed here."""
     path = Path(filename)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename
-
-
-def _shortened(error: BaseException) -> str:
-    """The traceback, without the steps that are ours and Python's own."""
-    told = traceback.TracebackException.from_exception(error)
-    for one in (told, told.__cause__, told.__context__):
-        if one is not None:
-            one.stack = traceback.StackSummary.from_list([s for s in one.stack if not s.filename.startswith(_OURS)])
-    return "".join(told.format()).rstrip()
