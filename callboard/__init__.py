@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from callboard.client.client import Client, connect
     from callboard.client.manual import Asked, ManualClient
     from callboard.codecs.caller import Caller
-    from callboard.codecs.revisions import ResourceLink, Revision, TextResourceContents, ToolAnnotations
+    from callboard.codecs.revisions import Icon, ResourceLink, Revision, TextResourceContents, ToolAnnotations
     from callboard.server.content.content import assistant, user
     from callboard.server.content.errors import ToolError
     from callboard.server.content.media import Audio, Blob, Image
@@ -36,6 +36,7 @@ __all__ = [
     "Doc",
     "Extension",
     "Header",
+    "Icon",
     "Image",
     "InputRequired",
     "ManualClient",
@@ -69,6 +70,7 @@ _MODULES: Final = {
     "Doc": "callboard.server.signature.markers",
     "Extension": "callboard.server.extension",
     "Header": "callboard.server.signature.markers",
+    "Icon": "callboard.codecs.revisions",
     "Image": "callboard.server.content.media",
     "InputRequired": "callboard.server.context",
     "ManualClient": "callboard.client.manual",

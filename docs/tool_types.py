@@ -8,22 +8,25 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import ipaddress
 import json
 import pathlib
 import sys
 import uuid
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 import attrs
 import msgspec
 import pydantic
 from msgspec import Meta
-from pydantic import Field
+from pydantic import AfterValidator, Field, HttpUrl, Json, SecretStr
 
 from callboard.server import Audio, Doc, Image
 from callboard.server.context import Context
 from callboard.server.signature.signature import Signature
+
+T = TypeVar("T")
 
 
 class Size(enum.Enum):
@@ -88,6 +91,26 @@ class Span(NamedTuple):
 class Owner:
     name: str
     pet: Cat | Dog | None = None
+
+
+@pydantic.dataclasses.dataclass
+class Seat:
+    row: int = Field(1, ge=1)
+
+
+class Page(pydantic.BaseModel, Generic[T]):
+    items: list[T]
+
+
+@dataclasses.dataclass
+class Batch(Generic[T]):
+    items: list[T]
+
+
+def even(value: int) -> int:
+    if value % 2:
+        raise ValueError("must be even")
+    return value
 
 
 Payment = Annotated[Card | Cash, Field(discriminator="kind")]
@@ -162,6 +185,18 @@ TABLE: dict[str, list[Row]] = {
         Row("Card (pydantic)", Card, {"kind": "card", "number": "1"}, Card(kind="card", number="1")),
         Row("Song (Struct)", Song, {"title": "Hey"}, Song("Hey"), note="of msgspec"),
         Row("Span (NamedTuple)", Span, [1, 2], Span(1, 2), note="an array"),
+        Row("Page[int] (generic, pydantic)", Page[int], {"items": [1]}, Page[int](items=[1])),
+        Row("Batch[int] (generic dataclass)", Batch[int], {"items": [1]}, Batch([1]), note="or attrs"),
+    ],
+    "Types of pydantic": [
+        Row("Seat (pydantic dataclass)", Seat, {}, Seat(row=1), back={"row": 1}),
+        Row("HttpUrl", HttpUrl, "https://example.org/", HttpUrl("https://example.org/")),
+        Row("SecretStr", SecretStr, "hush", SecretStr("hush"), back="**********", note="a result does not tell it"),
+        Row("IPv4Address", ipaddress.IPv4Address, "10.0.0.1", ipaddress.IPv4Address("10.0.0.1"),
+            note="and others of the standard library that pydantic knows"),
+        Row("Json[list[int]]", Json[list[int]], "[1]", [1], back=[1]),
+        Row("Annotated[int, AfterValidator(even)]", Annotated[int, AfterValidator(even)], 2, 2,
+            note="the client is told what a validator says"),
     ],
     "Unions of models": [
         Row("Cat | Dog", Cat | Dog, {"name": "Rex", "tricks": ["sit"]}, Dog("Rex", ["sit"])),
@@ -229,6 +264,10 @@ An object is sent as structured content and as its JSON in a text. Any other dat
 | return type | blocks of the result |
 |---|---|"""
 
+FOREIGN = """
+These need pydantic. It is an option: a server that names none of its types runs without it.
+"""
+
 DEFAULTS_HEAD = """
 ## Defaults
 
@@ -256,8 +295,8 @@ def _classes() -> str:
     """The classes of this file, up to the table, as they are written here."""
     text = pathlib.Path(__file__).read_text()
     body = ast.parse(text).body
-    end = next(node for node in body if isinstance(node, ast.Assign))
     first = next(node for node in body if isinstance(node, ast.ClassDef))
+    end = next(node for node in body if isinstance(node, ast.Assign) and node.lineno > first.lineno)
     return "\n".join(text.splitlines()[first.lineno - 1 : end.lineno])
 
 
@@ -268,7 +307,7 @@ def _tables() -> Iterator[str]:
         for row in rows:
             cells = (row.written, json.dumps(row.given), repr(row.got), json.dumps(described(row.kind)))
             yield f"| {' | '.join(_code(cell) for cell in cells)} | {row.note} |"
-        yield UNIONS if title == "Unions of models" else ""
+        yield {"Unions of models": UNIONS, "Types of pydantic": FOREIGN}.get(title, "")
 
 
 def _defaults() -> Iterator[str]:

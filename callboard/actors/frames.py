@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -71,6 +71,14 @@ Outcome: TypeAlias = Model | Forwarded | Structured | str
 """What a handler returns. The result of a tool may be nothing but a text."""
 
 
+class About(Protocol):
+    """A request, as far as the log names it."""
+
+    @property
+    def target(self) -> str:
+        """The tool, prompt or resource; short."""
+
+
 class _Text(Struct):
     text: str
     type: str = "text"
@@ -90,7 +98,11 @@ class _TextAnswer(Struct):
 
 
 def text_frame(
-    request_id: RequestId, revision: Revision, told: Structured | str, server_info: Raw | None
+    request_id: RequestId,
+    revision: Revision,
+    told: Structured | str,
+    server_info: Raw | None,
+    about: About | None = None,
 ) -> tuple[bytes, Exception | None]:
     """As `answer_frame`, for a result of a call that is only text, or an object: most are, and this is five times as
     fast as the way through the models. A modern one says *server_info* and that it is complete."""
@@ -108,12 +120,17 @@ def text_frame(
     else:
         if len(frame) <= MAX_ANSWER:
             return frame, None
-        error = _too_large(request_id, len(frame))
-    return error_frame(request_id, LATEST, error), error
+        error = _too_large(request_id, len(frame), about)
+    return error_frame(request_id, LATEST, error, about), error
 
 
 def answer_frame(
-    request_id: RequestId, revision: Revision, method: str, result: Model | Forwarded, server_info: Raw | None
+    request_id: RequestId,
+    revision: Revision,
+    method: str,
+    result: Model | Forwarded,
+    server_info: Raw | None,
+    about: About | None = None,
 ) -> tuple[bytes, Exception | None]:
     """As `result_frame`, but one that the revision cannot say, or that is too large, is a fault of ours: the error that
     is answered instead, and what it is about."""
@@ -125,13 +142,13 @@ def answer_frame(
     else:
         if len(frame) <= MAX_ANSWER:
             return frame, None
-        error = _too_large(request_id, len(frame))
-    return error_frame(request_id, revision, error), error
+        error = _too_large(request_id, len(frame), about)
+    return error_frame(request_id, revision, error, about), error
 
 
-def _too_large(request_id: RequestId, size: int) -> RequestFailed:
+def _too_large(request_id: RequestId, size: int, about: About | None) -> RequestFailed:
     """What its client is told of an answer; the author and the operator read it in the log."""
-    log.warning("response_too_large", request=_short(request_id), bytes=size, most=MAX_ANSWER)
+    log.warning("response_too_large", **_named_in_log(request_id, about), bytes=size, most=MAX_ANSWER)
     return RequestFailed(f"the response is larger than {MAX_ANSWER} bytes")
 
 
@@ -182,7 +199,15 @@ def _short(request_id: RequestId | None) -> RequestId | None:
     return request_id[:MAX_ID] if isinstance(request_id, str) else request_id
 
 
-def error_frame(request_id: RequestId | None, revision: Revision, error: Exception) -> bytes:
+def _named_in_log(request_id: RequestId | None, about: About | None) -> dict[str, RequestId | None]:
+    """The request as the log names it: with the tool or resource, if that is known."""
+    named: dict[str, RequestId | None] = {"name": about.target} if about is not None and about.target else {}
+    return named | {"request": _short(request_id)}
+
+
+def error_frame(
+    request_id: RequestId | None, revision: Revision, error: Exception, about: About | None = None
+) -> bytes:
     """Write an error: ours as they are, anything else as an internal error without a word about it.
 
     No traceback, no path, no secret: what such an exception says was not written for the peer. It stands in the log.
@@ -195,7 +220,8 @@ def error_frame(request_id: RequestId | None, revision: Revision, error: Excepti
     if isinstance(error, PeerError | RequestFailed):
         code, message, data = error.code, str(error)[:MAX_MESSAGE], error.data
     else:
-        log.error("request_failed", request=_short(request_id), failure=failure_text(error), where=where(error))
+        named = _named_in_log(request_id, about)
+        log.error("request_failed", **named, failure=failure_text(error), where=where(error))
     drop_frames(error)
     if isinstance(error, BackendRefused):
         code = error.error_code

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mappi
 from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Generic, Literal, Never, Self, TypeVar, Unpack, cast, overload
 
 import attrs
 
 from callboard.actors.changes import Change
 from callboard.actors.client.conversation import Patience
 from callboard.asyncio.callbacks import crossed
+from callboard.client.base import check_by_name
 from callboard.client.call import REPORTS, Calling
 from callboard.client.candidates import Candidates
 from callboard.client.client import Client, Common
@@ -256,9 +257,10 @@ class AsyncioClient:
     def call(
         self, tool: str, /, *, patience: Patience | None = None, **arguments: Any
     ) -> AsyncioCalling[CallToolResult]: ...
-    def call(self, tool: str, /, **options: Any) -> AsyncioCalling[Any]:
+    def call(self, tool: str, /, *given: Never, **options: Any) -> AsyncioCalling[Any]:
         """Call a tool: awaited it is the result, entered it also tells of progress. With `task=True` it may go on as a
         task. A cancelled asyncio task cancels the call at the server."""
+        check_by_name("call", given)
         convert = self._task if options.get("task") is True else _same
         return AsyncioCalling(self._thread, lambda: self._client.call(tool, **options), convert)
 
@@ -279,7 +281,10 @@ class AsyncioClient:
         """Read a resource, kept as long as the server allows."""
         return await self._on_trio(self._client.read, uri, patience=patience)
 
-    async def prompt(self, name: str, /, *, patience: Patience | None = None, **arguments: str) -> GetPromptResult:
+    async def prompt(
+        self, name: str, /, *given: Never, patience: Patience | None = None, **arguments: str
+    ) -> GetPromptResult:
+        check_by_name("prompt", given)
         return await self.prompt_with(name, arguments, patience=patience)
 
     async def prompt_with(

@@ -28,11 +28,8 @@ from callboard.client.client import Client, connect
 from callboard.client.routes import Target
 from callboard.codecs.revisions import Revision
 from callboard.config.entry import Remote, is_entry, read_entry
-from callboard.errors import (
-    CallboardError,
-    CannotConnect,
-    ServerRefused,
-)
+from callboard.errors import CallboardError, CannotConnect, ServerRefused
+from callboard.supervisor.colours import coloured, shows_colours
 from callboard.supervisor.logs import before_first_line
 from callboard.supervisor.printable import clean
 from callboard.transports.client.process import Command
@@ -159,7 +156,8 @@ def _plain_line(_: object, __: str, event: MutableMapping[str, Any]) -> str:
     traceback = event.pop("exception", None)  # a server in this process failed, and its author is here
     facts = ", ".join(f"{name}: {fact}" for name, fact in event.items())
     line = clean(" ".join(f"callboard: {what} ({facts})".split()))
-    return line if traceback is None else f"{line}\n{clean(str(traceback))}"
+    shown = clean(str(traceback))
+    return line if traceback is None else f"{line}\n{coloured(shown) if shows_colours() else shown}"
 
 
 async def _speak(

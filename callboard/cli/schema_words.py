@@ -58,6 +58,9 @@ def arguments_of(schema: Mapping[str, Any]) -> Iterator[Argument]:
             default=json.dumps(one["default"], ensure_ascii=False) if has_default else None,
             about=about if isinstance(about, str) else "",
         )
+    others = schema.get("additionalProperties")
+    if others is True or isinstance(others, Mapping):  # `**kwargs` of its function
+        yield Argument("any other", words(others, schema), is_required=False, default=None, about="")
 
 
 def words(schema: object, root: Mapping[str, Any], depth: int = MOST_DEPTH) -> str:

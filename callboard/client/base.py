@@ -50,6 +50,14 @@ from callboard.supervisor import Actor, Snapshot, Supervisor
 M = TypeVar("M", bound=Model)
 
 
+def check_by_name(method: str, given: tuple[object, ...]) -> None:
+    """Raises TypeError for arguments by position, such as a dict of all of them."""
+    if given:
+        raise TypeError(
+            f"{method}() takes arguments by name: {method}('name', a=1), or {method}_with('name', {{'a': 1}})"
+        )
+
+
 @attrs.define(eq=False)
 class _Reader(Actor[Never]):
     """Reads what comes on no request's way."""

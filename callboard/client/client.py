@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypedDict, TypeVar, Unpack, cast, overload
 
 import attrs
 import trio
@@ -15,7 +15,7 @@ from callboard.actors.client.answerer import Answer, Answering
 from callboard.actors.client.conversation import PATIENT, Conversation, Patience
 from callboard.actors.client.hearer import OnLog, OnProgress
 from callboard.actors.client.link import Link
-from callboard.client.base import BaseClient, OutgoingRequests, Readers
+from callboard.client.base import BaseClient, OutgoingRequests, Readers, check_by_name
 from callboard.client.call import Calling
 from callboard.client.callbacks import Elicitation, Roots, Sampling, answers_of, capabilities_of
 from callboard.client.connect import Connector
@@ -63,7 +63,7 @@ class Client(BaseClient):
     def call(self, tool: str, /, *, patience: Patience | None = None, **arguments: Any) -> Calling[CallToolResult]: ...
 
     def call(
-        self, tool: str, /, *, patience: Patience | None = None, task: Any = UNSET, **arguments: Any
+        self, tool: str, /, *given: Never, patience: Patience | None = None, task: Any = UNSET, **arguments: Any
     ) -> Calling[CallToolResult] | Calling[TaskHandle]:
         """Call a tool: awaited it is the result, entered it also tells of progress.
 
@@ -71,10 +71,11 @@ class Client(BaseClient):
         call at the server. With `task=True` it may go on as a task, and is a `TaskHandle` as soon as the server has
         begun with it. (A tool with an argument of that name: `call_with`.)
         """
+        check_by_name("call", given)
         if task is True:
             return self.call_with(tool, arguments, patience=patience, task=True)
-        given = arguments if task is UNSET else {**arguments, "task": task}
-        return self.call_with(tool, given, patience=patience)
+        named = arguments if task is UNSET else {**arguments, "task": task}
+        return self.call_with(tool, named, patience=patience)
 
     @overload
     def call_with(
@@ -127,8 +128,11 @@ class Client(BaseClient):
         params = ReadResourceRequestParams(uri=uri)
         return cast("ReadResourceResult", await self._catalogue.read(params, self._within(patience)))
 
-    async def prompt(self, name: str, /, *, patience: Patience | None = None, **arguments: str) -> GetPromptResult:
+    async def prompt(
+        self, name: str, /, *given: Never, patience: Patience | None = None, **arguments: str
+    ) -> GetPromptResult:
         """Get a prompt."""
+        check_by_name("prompt", given)
         return await self.prompt_with(name, arguments, patience=patience)
 
     async def prompt_with(

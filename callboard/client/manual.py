@@ -1,14 +1,14 @@
 """A client that hands over what its server asks: `connect(..., input="manual")`."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Never, TypeAlias, TypeVar, cast
 
 import attrs
 from msgspec import UNSET
 
 from callboard.actors.client.conversation import Patience
 from callboard.actors.client.hearer import OnProgress
-from callboard.client.base import BaseClient
+from callboard.client.base import BaseClient, check_by_name
 from callboard.client.call import Calling
 from callboard.codecs.revisions import (
     CallToolRequestParams,
@@ -68,9 +68,10 @@ class ManualClient(BaseClient):
     _is_manual = True
 
     def call(
-        self, tool: str, /, *, patience: Patience | None = None, **arguments: Any
+        self, tool: str, /, *given: Never, patience: Patience | None = None, **arguments: Any
     ) -> Calling[CallToolResult | Asked[CallToolResult]]:
         """Call a tool: awaited it is the result or a question, entered it also tells of progress."""
+        check_by_name("call", given)
         return self.call_with(tool, arguments, patience=patience)
 
     def call_with(
@@ -94,9 +95,10 @@ class ManualClient(BaseClient):
         return Asked(params, result) if isinstance(result, InputRequiredResult) else result
 
     async def prompt(
-        self, name: str, /, *, patience: Patience | None = None, **arguments: str
+        self, name: str, /, *given: Never, patience: Patience | None = None, **arguments: str
     ) -> GetPromptResult | Asked[GetPromptResult]:
         """Get a prompt."""
+        check_by_name("prompt", given)
         return await self.prompt_with(name, arguments, patience=patience)
 
     async def prompt_with(

@@ -1,6 +1,7 @@
 """How a server is run: any set of transports at once, in one process, until it is asked to end."""
 
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -30,9 +31,11 @@ from callboard.serve.refused_names import RefusedNames
 from callboard.serve.traces import begin_tracing
 from callboard.serve.watchdog import watched_loop
 from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
+from callboard.server.habits import check_options
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec, get_logger
 from callboard.supervisor.audit import note
+from callboard.supervisor.colours import coloured, shows_colours
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.descriptors import raise_descriptor_limit
 from callboard.transports.limits import Settings
@@ -163,6 +166,16 @@ def run(server: Hosted, **options: Unpack[Options]) -> None:
     raise_descriptor_limit()
     with collecting_seldom():
         trio.run(partial(_run, server, options))
+
+
+def run_or_exit(server: Hosted, **options: Unpack[Options]) -> None:
+    """`run`; what keeps it from running is one line, as in the commands, and the exit code 2."""
+    check_options(options, Options.__annotations__)
+    try:
+        run(server, **options)
+    except CannotServe as error:
+        sys.stderr.write(f"callboard: {coloured(str(error)) if shows_colours() else error}\n")
+        sys.exit(2)
 
 
 def _run_keeper(server: Hosted, worker: Worker, settings: Settings) -> None:

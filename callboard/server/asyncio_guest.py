@@ -109,7 +109,7 @@ class AsyncioContext(Context):
     async def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> None:
         await self._crossing.call(lambda: self._exchange.log(level, data, logger))
 
-    async def report(self, progress: float, *, total: float | None = None, message: str | None = None) -> None:
+    async def report(self, progress: float, total: float | None = None, *, message: str | None = None) -> None:
         await self._crossing.call(lambda: self._exchange.report(progress, total, message))
 
     async def notify(self, method: str, /, **params: JSONValue) -> None:

@@ -2,8 +2,18 @@
 
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import msgspec
@@ -48,6 +58,8 @@ from callboard.codecs.revisions import (
 from callboard.errors import InsufficientScope, InvalidParams, UrlRequired
 from callboard.server.content.errors import ToolError
 from callboard.server.content.forms import form_for, form_of, read_form
+from callboard.server.habits import CONTEXT, missing
+from callboard.server.misuse import check_may_await
 
 _WEB: Final = re.compile(r"https?://[^\s/?#]", re.IGNORECASE)
 
@@ -175,6 +187,11 @@ class Context:
     lifespan: Any = None
     """The value of the server's lifespan."""
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(self, name, CONTEXT)
+
     # The client.
 
     @property
@@ -266,13 +283,21 @@ class Context:
 
     # What to say.
 
-    async def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> None:
-        """Send a log message to the client, if it wants any of this level."""
-        await self._exchange.log(level, data, logger)
+    def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> Coroutine[Any, Any, None]:
+        """Send a log message to the client, if it wants any of this level: `debug`, `info`, `notice`, `warning`,
+        `error`, `critical`, `alert` or `emergency`. Raises ValueError for another one."""
+        check_may_await("log")
+        return self._exchange.log(level, data, logger)
 
-    async def report(self, progress: float, *, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the work has come. Cheap: the client gets at most one in ten milliseconds."""
-        await self._exchange.report(progress, total, message)
+    def report(
+        self, progress: float, total: float | None = None, *, message: str | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Say how far the work has come. Cheap: the client gets at most one in ten milliseconds.
+
+        To be awaited. In a plain function, which runs in a thread: `trio.from_thread.run(ctx.report, 1)`.
+        """
+        check_may_await("report")
+        return self._exchange.report(progress, total, message)
 
     def progress(self, items: Iterable[T], *, total: float | None = None) -> AsyncIterator[T]:
         """Yield *items*, and report after each."""

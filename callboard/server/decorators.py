@@ -33,8 +33,9 @@ from callboard.codecs.uri_template.template import UriTemplate
 from callboard.server.apps import PAGE_TYPE, Apps, Visibility, checked_uri, page_meta, page_reader, with_page
 from callboard.server.context import Context, InputRequired
 from callboard.server.extension import Extension
+from callboard.server.given import icons_of, model_of
 from callboard.server.middleware import Middleware
-from callboard.server.misuse import check_decorated, check_uri
+from callboard.server.misuse import check_decorated, check_returns, check_uri
 from callboard.server.registry import (
     CacheHint,
     Function,
@@ -91,9 +92,9 @@ class Decorators(ABC):
         name: str | None = ...,
         title: str | None = ...,
         description: str | None = ...,
-        annotations: ToolAnnotations | None = ...,
+        annotations: ToolAnnotations | Mapping[str, Any] | None = ...,
         read_only: bool | None = ...,
-        icons: Sequence[Icon] = ...,
+        icons: Sequence[Icon | Mapping[str, Any]] = ...,
         meta: JSONObject | None = ...,
         scopes: Iterable[str] = ...,
         input_schema: Mapping[str, Any] | None = ...,
@@ -112,9 +113,9 @@ class Decorators(ABC):
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        annotations: ToolAnnotations | None = None,
+        annotations: ToolAnnotations | Mapping[str, Any] | None = None,
         read_only: bool | None = None,
-        icons: Sequence[Icon] = (),
+        icons: Sequence[Icon | Mapping[str, Any]] = (),
         meta: JSONObject | None = None,
         scopes: Iterable[str] = (),
         input_schema: Mapping[str, Any] | None = None,
@@ -132,16 +133,19 @@ class Decorators(ABC):
         *ui* is the page that shows the result (see `app`); a tool of the *visibility* `app` alone is for that page and
         not for the model. With `loop="asyncio"` an async function runs on asyncio, in a thread beside Trio's; default:
         the server's loop. *read_only*: whether it changes nothing, for hosts that ask their user before changes; short
-        for the `read_only_hint` of *annotations*.
+        for the `read_only_hint` of *annotations*, which may be a dict: `{"readOnlyHint": True}`. So may icons.
         """
         check_decorated(function, "tool")
+        hints = None if annotations is None else model_of(ToolAnnotations, annotations, "annotations")
         if read_only is not None:
-            annotations = attrs.evolve(annotations or ToolAnnotations(), read_only_hint=read_only)
+            hints = attrs.evolve(hints or ToolAnnotations(), read_only_hint=read_only)
+        pictures = icons_of(icons) or UNSET
         needed, policy, said = checked_scopes(scopes), task_policy(task, task_after), with_page(meta, ui, visibility)
         if policy is not None and all(one.id != EXTENSION for one in self.extensions):
             self.extend(Tasks())
 
         def add(function: F) -> F:
+            check_returns(function, "tool")
             signature = Signature.of(
                 function,
                 context_type=Context,
@@ -157,8 +161,8 @@ class Decorators(ABC):
                 description=or_unset(signature.description or None),
                 input_schema=signature.input_schema,
                 output_schema=UNSET if signature.output is None else signature.output.schema,
-                annotations=or_unset(annotations),
-                icons=tuple(icons) or UNSET,
+                annotations=or_unset(hints),
+                icons=pictures,
                 meta=_checked(said),
                 execution=UNSET if task == "never" else ToolExecution(task_support=task),
             )
@@ -217,8 +221,8 @@ class Decorators(ABC):
         description: str | None = None,
         mime_type: str | None = None,
         size: int | None = None,
-        annotations: Annotations | None = None,
-        icons: Sequence[Icon] = (),
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        icons: Sequence[Icon | Mapping[str, Any]] = (),
         meta: JSONObject | None = None,
         scopes: Iterable[str] = (),
         ttl: float = 0,
@@ -236,8 +240,11 @@ class Decorators(ABC):
         if _SCHEME.match(uri) is None:
             raise ValueError(f"invalid URI {uri!r}: no scheme; expected for example notes://{uri}")
         template, kept, needed = UriTemplate.parse(uri), CacheHint.of(ttl, cache_scope), checked_scopes(scopes)
+        hints = None if annotations is None else model_of(Annotations, annotations, "annotations")
+        pictures = icons_of(icons) or UNSET
 
         def add(function: F) -> F:
+            check_returns(function, "resource")
             signature = Signature.of(
                 function, context_type=Context, name=name, description=description, output_schema=False
             )
@@ -248,8 +255,8 @@ class Decorators(ABC):
                 "title": or_unset(title),
                 "description": or_unset(signature.description or None),
                 "mime_type": or_unset(mime_type),
-                "annotations": or_unset(annotations),
-                "icons": tuple(icons) or UNSET,
+                "annotations": or_unset(hints),
+                "icons": pictures,
                 "meta": _checked(meta),
             }
             if template.variables:
@@ -287,7 +294,7 @@ class Decorators(ABC):
         name: str | None = ...,
         title: str | None = ...,
         description: str | None = ...,
-        icons: Sequence[Icon] = ...,
+        icons: Sequence[Icon | Mapping[str, Any]] = ...,
         meta: JSONObject | None = ...,
         scopes: Iterable[str] = ...,
         loop: Loop | None = ...,
@@ -300,16 +307,17 @@ class Decorators(ABC):
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        icons: Sequence[Icon] = (),
+        icons: Sequence[Icon | Mapping[str, Any]] = (),
         meta: JSONObject | None = None,
         scopes: Iterable[str] = (),
         loop: Loop | None = None,
     ) -> Any:
         """Offer a function as a prompt. What it returns are the messages. *scopes* are those that a token needs."""
         check_decorated(function, "prompt")
-        needed = checked_scopes(scopes)
+        needed, pictures = checked_scopes(scopes), icons_of(icons) or UNSET
 
         def add(function: F) -> F:
+            check_returns(function, "prompt")
             signature = Signature.of(
                 function, context_type=Context, name=name, description=description, output_schema=False
             )
@@ -327,7 +335,7 @@ class Decorators(ABC):
                 title=or_unset(title),
                 description=or_unset(signature.description or None),
                 arguments=arguments or UNSET,
-                icons=tuple(icons) or UNSET,
+                icons=pictures,
                 meta=_checked(meta),
             )
             placed = self._placed(function, signature, loop)

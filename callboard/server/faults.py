@@ -7,10 +7,13 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
+import trio
+
 from callboard.codecs.envelope import Request, RequestId
 from callboard.server.content.errors import BadResult
 from callboard.supervisor import get_logger
 from callboard.supervisor.ended import failure_text, where
+from callboard.supervisor.lines import MAX_TRACEBACK
 
 log = get_logger("callboard.handlers")
 
@@ -20,8 +23,12 @@ DEBUG: Final = "CALLBOARD_DEBUG"
 TRACEBACK_FRAMES: Final = 20
 """Innermost frames of a traceback that are logged: a recursion without an end has thousands."""
 
-TRACEBACK_TEXT: Final = 16_384
-"""Longest traceback in the log, in characters. An exception may quote a payload."""
+_TRIO: Final = Path(trio.__file__).parent
+NOT_THE_AUTHOR_S: Final = (
+    *(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], _TRIO, _TRIO.with_name("outcome"))),
+    "<frozen importlib",
+)
+"""Where the frames of a traceback lie that an author cannot change."""
 
 FOREIGN: Final = ("no running event loop", "no current event loop", "some other framework like asyncio")
 """Words of asyncio and of Trio for code of the former that is awaited in the latter."""
@@ -45,14 +52,14 @@ def log_failure(error: Exception, request: Request, name: str, function: Any = N
     if (hint := _hint(error)) is not None:
         facts["hint"] = hint
     if shows_tracebacks() and not isinstance(error, BadResult):
-        facts["exception"] = _traceback(error)
+        facts["exception"] = traceback_of(error)
     log.error("handler_failed", **facts)
 
 
 def log_traceback(event: str, error: Exception, **facts: Any) -> None:
     """Log the traceback of what an author's code raised, where the author is likely to look; else nothing."""
     if shows_tracebacks():
-        log.error(event, **facts, exception=_traceback(error))
+        log.error(event, **facts, exception=traceback_of(error))
 
 
 def exited(error: SystemExit | BaseExceptionGroup[BaseException]) -> RuntimeError:
@@ -86,10 +93,20 @@ def shows_tracebacks() -> bool:
         return False
 
 
-def _traceback(error: Exception) -> str:
-    text = "".join(traceback.format_exception(error, limit=-TRACEBACK_FRAMES)).rstrip()
-    half = TRACEBACK_TEXT // 2  # the places stand first, the text of the exception last
-    return text if len(text) <= TRACEBACK_TEXT else f"{text[:half]}…{text[1 - half :]}"
+def traceback_of(error: BaseException) -> str:
+    """A traceback as its author wants it: without the steps of callboard, Trio and the import system, if any other is
+    left."""
+    told = traceback.TracebackException.from_exception(error, limit=-TRACEBACK_FRAMES)
+    waiting: list[traceback.TracebackException | None] = [told]
+    while waiting:
+        one = waiting.pop()
+        if one is not None:
+            own = [step for step in one.stack if not step.filename.startswith(NOT_THE_AUTHOR_S)]
+            one.stack = traceback.StackSummary.from_list(own or one.stack)
+            waiting += [one.__cause__, one.__context__, *(one.exceptions or ())]
+    text = "".join(told.format()).rstrip()
+    half = MAX_TRACEBACK // 2  # the places stand first, the text of the exception last
+    return text if len(text) <= MAX_TRACEBACK else f"{text[:half]}…{text[1 - half :]}"
 
 
 def _hint(error: Exception) -> str | None:

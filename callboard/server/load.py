@@ -2,20 +2,19 @@
 
 import importlib
 import importlib.util
-import os
 import re
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
 from callboard.errors import CannotServe
+from callboard.server.faults import traceback_of
+from callboard.server.misuse import RunsTooEarly, loading
 from callboard.server.server import Server
 
 DEFAULT_NAME: Final = "server"
 
-_OURS: Final = (f"{Path(__file__).parents[1]}{os.sep}", "<frozen importlib")
 _MODULE: Final = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>[^\W\d]\w*))?")
 
 
@@ -93,7 +92,8 @@ def _load(file: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses and annotations look there
     sys.path.insert(0, str(path.parent))  # as if Python itself ran it
     try:
-        spec.loader.exec_module(module)
+        with loading():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # any exception of an author's file is for the author to read
         raise _failed(str(file), error) from None
     return module
@@ -119,7 +119,8 @@ def _import(name: str, root: Path) -> ModuleType:
         sys.path.insert(0, str(root))
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(name)
+        with loading():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise CannotServe(f"{name}: no such module in {root}, nor installed") from None
@@ -129,22 +130,15 @@ def _import(name: str, root: Path) -> ModuleType:
 
 
 def _failed(title: str, error: BaseException) -> CannotServe:
-    """A syntax error is said in one line; anything else with the traceback."""
+    """A syntax error is said in one line, and so is a server that runs itself; anything else with the traceback."""
+    if isinstance(error, RunsTooEarly):
+        return CannotServe(f"{title}: {error}")
     if isinstance(error, SyntaxError) and error.filename is not None:
         return CannotServe(f"{_short(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}")
-    return CannotServe(f"{title}: import failed:\n{_shortened(error)}")
+    return CannotServe(f"{title}: import failed:\n{traceback_of(error)}")
 
 
 def _short(filename: str) -> str:
     """As it would be typed here."""
     path = Path(filename)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename
-
-
-def _shortened(error: BaseException) -> str:
-    """The traceback, without the steps that are ours and Python's own."""
-    told = traceback.TracebackException.from_exception(error)
-    for one in (told, told.__cause__, told.__context__):
-        if one is not None:
-            one.stack = traceback.StackSummary.from_list([s for s in one.stack if not s.filename.startswith(_OURS)])
-    return "".join(told.format()).rstrip()

@@ -1,6 +1,46 @@
-"""Decorators that are used in another way than they are meant: what to write instead."""
+"""Decorators, and `run`, that are used in another way than they are meant: what to write instead."""
 
-from typing import Any
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import trio
+
+_LOADING: Final = ContextVar("loading", default=False)
+"""Whether a command loads an author's file, to run the server in it by itself."""
+
+
+class RunsTooEarly(RuntimeError):
+    """`run()` is called where the server cannot run: the message says what to write."""
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """While a command loads an author's file."""
+    token = _LOADING.set(True)
+    try:
+        yield
+    finally:
+        _LOADING.reset(token)
+
+
+def check_may_run() -> None:
+    """Raises `RunsTooEarly` in a file that a command loads, and in a Trio program."""
+    if _LOADING.get():
+        raise RunsTooEarly('the file calls run() when it is loaded: put that under `if __name__ == "__main__":`')
+    if trio.lowlevel.in_trio_run():
+        raise RunsTooEarly(
+            "run() starts an event loop, and one runs already: in a Trio program write `await serve(server, ...)`, with"
+            " `from callboard.serve import serve`"
+        )
+
+
+def check_may_await(name: str) -> None:
+    """Raises RuntimeError in the thread of a plain function: there `ctx.report(1)` makes what is never awaited."""
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError(f"ctx.{name}() in a plain function: write trio.from_thread.run(ctx.{name}, ...)")
 
 
 def check_decorated(function: Any, kind: str) -> None:
@@ -8,6 +48,16 @@ def check_decorated(function: Any, kind: str) -> None:
     if function is not None and not callable(function):
         shown = repr(function)[:60]
         raise TypeError(f"@server.{kind}({shown}): expected a function; for a name write @server.{kind}(name={shown})")
+
+
+def check_returns(function: Any, kind: str) -> None:
+    """Raises TypeError for a generator: a request has one result."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        name = getattr(function, "__name__", "")
+        raise TypeError(
+            f"{name}(): it is a generator, but a {kind} has one result: return a list; what is known earlier goes out"
+            " by ctx.report or ctx.log"
+        )
 
 
 def check_uri(uri: Any) -> None:

@@ -269,6 +269,13 @@ class Registry:
         for follower in self.followers:
             follower.complete(of, argument, entry)
 
+    def completed_nothing(self) -> Iterator[tuple[str, str]]:
+        """Completions of what there is not: the prompt or template, and the argument."""
+        for of, argument in self.completions:
+            entry = self.prompts.entries.get(of) or self.templates.entries.get(of)
+            if entry is None or all(known.name != argument for known in entry.signature.parameters):
+                yield of, argument
+
     def declare_experimental(self, experimental: Mapping[str, JSONObject] | None) -> None:
         """Declare these experimental capabilities, which mean something to some clients."""
         if experimental:

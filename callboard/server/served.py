@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 
 import attrs
 
+from callboard.server.misuse import check_may_run
+
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection, WebSocketRequest
 
@@ -82,12 +84,13 @@ class Served:
         server.run(http="127.0.0.1:8000", ws="127.0.0.1:8001")
         ```
 
-        SIGTERM and SIGINT let it drain: what is in flight is finished; a second one ends it at once.
-        Raises `CannotServe`, for an address that is taken and the like.
+        SIGTERM and SIGINT let it drain: what is in flight is finished; a second one ends it at once. If it cannot run,
+        for an address that is taken and the like, the process exits with 2 and one line that says why.
         """
-        from callboard.serve.run import run  # with all transports, which not every user of a server needs
+        check_may_run()
+        from callboard.serve.run import run_or_exit  # with all transports, which not every user of a server needs
 
-        run(self, **options)
+        run_or_exit(self, **options)
 
     def asgi(
         self: Hosted,

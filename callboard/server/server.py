@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -14,6 +13,7 @@ from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpda
 from callboard.actors.frames import custom_frame
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.host import Host
+from callboard.actors.server.log_levels import check_level
 from callboard.actors.server.log_to_all import log_to_all
 from callboard.actors.server.open_session import OpenSession
 from callboard.actors.server.parking import Parking
@@ -38,6 +38,8 @@ from callboard.codecs.seal import Seal
 from callboard.server.compose import Mounts
 from callboard.server.decorators import Decorators, or_unset
 from callboard.server.extension import Extension
+from callboard.server.given import icons_of, revisions_of
+from callboard.server.habits import SERVER, missing
 from callboard.server.handlers import THREADS, ServerOffer
 from callboard.server.include import ORIGINAL, chosen, needed_extensions
 from callboard.server.lifespan import opened_lifespan
@@ -76,9 +78,9 @@ class Server(Decorators, Served):
         title: str | None = None,
         description: str | None = None,
         website_url: str | None = None,
-        icons: Sequence[Icon] = (),
+        icons: Sequence[Icon | Mapping[str, Any]] = (),
         instructions: str | None = None,
-        revisions: frozenset[Revision] = ALL,
+        revisions: Iterable[Revision | str] = ALL,
         lifespan: Lifespan | None = None,
         loop: Loop = "trio",
         rates: Mapping[str, Rate] = DEFAULT_RATES,
@@ -123,10 +125,10 @@ class Server(Decorators, Served):
             title=or_unset(title),
             description=or_unset(description),
             website_url=or_unset(website_url),
-            icons=tuple(icons) or UNSET,
+            icons=icons_of(icons) or UNSET,
         )
         self.instructions = instructions
-        self.revisions = frozenset(revisions)
+        self.revisions = revisions_of(revisions)
         self.registry = Registry()
         self.registry.offer(*offers)
         self.middlewares: list[Middleware] = []
@@ -266,6 +268,11 @@ class Server(Decorators, Served):
             known.add(folder, prefix=prefix)
             known.watch = known.watch or watch
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing(self, name, SERVER)
+
     # What its clients hear.
 
     def notify_updated(self, uri: str) -> None:
@@ -283,6 +290,7 @@ class Server(Decorators, Served):
         Clients must have been told that there are log messages: a handler takes a context, or
         `Server(offers=["logging"])`.
         """
+        check_level(level)
         for host in list(self._hosts):
             await log_to_all(host.clients, level, data, logger)
 
@@ -332,6 +340,8 @@ class Server(Decorators, Served):
         async with self._running() as value, self.mounts.run() as mounted, open_tree(spec) as root:
             meters = {method: RateLimit(rate) for method, rate in self._rates.items()}
             self.registry.offer_anything()
+            for of, argument in self.registry.completed_nothing():
+                log.warning("completes_nothing", server=self.info.name, prompt_or_template=of, argument=argument)
             self.registry.cursors = Seal(lot.ring, "cursor")  # workers share the ring: any of them goes on with a list
             offer = ServerOffer(self, value, around_lists(self, self.mounts.below))
             offer.added = {**mounted.added(), **offer.added}
@@ -358,11 +368,10 @@ class Server(Decorators, Served):
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[Any]:
         """The lifespan, in the loop that it is for. The asyncio thread, if there is one, outlives it."""
-        begin = None if self._lifespan is None else partial(self._lifespan, self)
         guest = self._asyncio_guest() if self._loop == "asyncio" else self._guest
         async with (
             nullcontext() if guest is None else guest.running(),
-            opened_lifespan(self.info.name, begin, guest if self._loop == "asyncio" else None) as value,
+            opened_lifespan(self.info.name, self._lifespan, self, guest if self._loop == "asyncio" else None) as value,
         ):
             yield value
 

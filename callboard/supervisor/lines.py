@@ -16,6 +16,9 @@ from callboard.supervisor.printable import clean
 MAX_TEXT: Final = 1000
 """Characters of one fact in a log line."""
 
+MAX_TRACEBACK: Final = 16_384
+"""Characters of the fact `exception`, a traceback for an author who looks. Its last line says most."""
+
 MAX_ITEMS: Final = 32
 """Members of one fact in a log line that is a list or an object."""
 
@@ -78,6 +81,8 @@ class LogLines:
         """Have *write* write the line, unless it says the same as the one before or is one too many. Lines that were
         merged are told of when they are over, which another line brings to light."""
         tidied = {name: tidy(value) for name, value in facts.items()}
+        if isinstance(whole := facts.get("exception"), str):
+            tidied["exception"] = clean(whole[-MAX_TRACEBACK:])
         with self._lock:
             due = [*self._due(), *self._admit(write, clean(event), tidied)]
         for one, name, told in due:

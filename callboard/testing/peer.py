@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Never, TypeAlias
 
 import attrs
 import msgspec
@@ -66,8 +66,10 @@ class Peer:
         request_id = await self.begin(method, meta=meta, **params)
         return await self.finish(request_id)
 
-    async def call(self, tool: str, **arguments: Any) -> Json:
+    async def call(self, tool: str, /, *given: Never, **arguments: Any) -> Json:
         """Call a tool to its end: in the modern era as many rounds as it takes."""
+        if given:
+            raise TypeError("call() takes arguments by name: call('name', a=1), or call('name', **arguments)")
         params: Json = {"name": tool, "arguments": arguments}
         result = await self.request("tools/call", **params)
         while result.get("resultType") == "input_required":

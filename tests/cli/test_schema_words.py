@@ -66,3 +66,14 @@ def test_arguments_have_their_defaults_and_descriptions() -> None:
     assert (b.type, b.is_required, b.default, b.about) == ("integer", True, None, "Second.")
     assert (c.type, c.default, c.about) == ("any", None, "")
     assert list(arguments_of({"properties": [], "required": 3})) == []
+
+
+def test_a_tool_that_takes_any_name_says_of_what_type() -> None:
+    """As one with `**kwargs: int` does."""
+    some, others = arguments_of(
+        {"properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "integer", "minimum": 1}}
+    )
+    assert (some.name, others.name, others.type, others.is_required) == ("a", "any other", "integer (>= 1)", False)
+    [anything] = arguments_of({"additionalProperties": True})
+    assert anything.type == "any"
+    assert list(arguments_of({"additionalProperties": False})) == []

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import re
 import sys
 import sysconfig
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,10 +18,12 @@ from trio.testing import MockClock
 
 from callboard import Context, Server, ToolError
 from callboard.cli.client import call
+from callboard.cli.client_run import _plain_line
 from callboard.codecs.revisions import LATEST, CallToolResult, Model, Revision
 from callboard.errors import CannotConnect, ServerRefused
-from callboard.server.faults import DEBUG, TRACEBACK_TEXT
+from callboard.server.faults import DEBUG
 from callboard.supervisor.ended import where
+from callboard.supervisor.lines import MAX_TRACEBACK
 from callboard.testing import Refusal, connect
 
 SECRET = "postgres://admin:hunter2@db/prod"  # noqa: S105
@@ -239,8 +242,35 @@ async def test_the_traceback_is_shown_at_a_terminal_or_if_wanted(
         monkeypatch.setattr(sys, "stderr", io.StringIO())
         await client.call("plain")
     assert "in plain\n    raise error" in logged[0]["exception"]
-    assert len(logged[0]["exception"]) <= TRACEBACK_TEXT
+    assert len(logged[0]["exception"]) <= MAX_TRACEBACK
+    assert logged[0]["exception"].endswith("xxx")
+    assert "handlers.py" not in logged[0]["exception"]
     assert "exception" not in logged[1]
+
+
+@pytest.mark.parametrize("tool", ["plain", "threaded"])
+async def test_a_traceback_in_this_process_is_coloured_and_has_the_authors_steps_alone(
+    tool: str, logged: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of `callboard run`: `callboard call FILE.py` runs the server in its own process."""
+    server = Server("s")
+
+    @server.tool
+    async def plain() -> str:
+        raise RuntimeError("gone")
+
+    @server.tool
+    def threaded() -> str:
+        raise RuntimeError("gone")
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    async with connect(server) as client:
+        await client.call(tool)
+        shown = _plain_line(None, "error", logged[0])
+    assert "\x1b[1;31mRuntimeError: gone\x1b[0m" in shown
+    assert re.findall(r"in \x1b\[36m(\w+)", shown) == [tool]
 
 
 async def test_a_traceback_stands_below_its_line(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
@@ -299,7 +329,7 @@ BYTES = (
         (
             "opaque",
             "Internal error: a result of type object cannot be serialized as JSON",
-            "cannot be serialized as JSON: object",
+            "BadResult: a result of type object cannot be serialized as JSON",
         ),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from callboard import Server
 from callboard.errors import CannotServe
 from callboard.server.load import is_module_target, load_server
 
@@ -99,3 +100,21 @@ def test_a_syntax_error_is_one_line_with_its_place(tmp_path: Path) -> None:
 )
 def test_files_addresses_and_modules_are_told_apart(target: str, expected: bool) -> None:
     assert is_module_target(target) is expected
+
+
+@pytest.mark.parametrize("run", ["server.run()", "server.run(http=0)"])
+def test_a_file_that_runs_its_server_is_told_the_guard(tmp_path: Path, run: str) -> None:
+    file = written(tmp_path / "a.py", ONE.format(name="server", title="x") + run)
+    with pytest.raises(CannotServe) as told:
+        load_server(file)
+    text = 'a.py: the file calls run() when it is loaded: put that under `if __name__ == "__main__":`'
+    assert str(told.value).endswith(text)
+    package(tmp_path)
+    written(tmp_path / "pkg" / "runs.py", ONE.format(name="server", title="x") + run)
+    with pytest.raises(CannotServe, match=r"pkg\.runs: the file calls run"):
+        load_server("pkg.runs:server")
+
+
+async def test_a_server_that_runs_itself_in_a_trio_program_is_told_of_serve() -> None:
+    with pytest.raises(RuntimeError, match=r"in a Trio program write `await serve\(server, \.\.\.\)`"):
+        Server("x").run()

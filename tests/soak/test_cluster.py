@@ -17,7 +17,6 @@ from tests.cluster.stage import (
     Redis,
     at,
     fleet_of,
-    free_port,
     known,
     restored_after_kill,
     two_nodes,
@@ -31,6 +30,7 @@ from tests.conformance.suite import ROOT
 from tests.figures import LONG, figure
 from tests.node import NPM
 from tests.process import Process, started
+from tests.served import free_port
 from tests.workers.crowd import Crowd, CrowdSession
 
 IDLE = 100

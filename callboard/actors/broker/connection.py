@@ -25,7 +25,8 @@ from callboard.actors.client.negotiate import Agreed
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.client_requests import SessionKey
-from callboard.actors.server.exchange import LEVELS, Exchange
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.log_levels import LEVELS
 from callboard.actors.shares import Shares
 from callboard.codecs.bridge.askable import Signature, declared_by, words_for
 from callboard.codecs.bridge.transparent import Transparent

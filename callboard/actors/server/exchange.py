@@ -23,6 +23,7 @@ from callboard.actors.server.client_requests import (
     check_may_ask,
 )
 from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInput, given_in
+from callboard.actors.server.log_levels import check_level, is_heard
 from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, ProgressTimer, as_kept
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.shares import Shares
@@ -58,12 +59,6 @@ LOG_RATE: Final = Rate(1000)
 
 KEPT_LOGS: Final = 64
 """Log messages that are kept of what a backend says while its request is parked: the latest."""
-
-LEVELS: Final[tuple[LoggingLevel, ...]] = (
-    *("debug", "info", "notice", "warning"),
-    *("error", "critical", "alert", "emergency"),
-)
-"""From the least to the most severe."""
 
 MAX_TARGET: Final = 128
 """Characters of a tool's name or a URI that the tree shows: they are the peer's own text."""
@@ -228,7 +223,9 @@ class Exchange(Lifecycle):
     # What a handler says on the way.
 
     async def log(self, level: LoggingLevel, data: JSONValue, logger: str | None = None) -> None:
-        """Send a log message, if the client wants to hear any of this level, and not too many."""
+        """Send a log message, if the client wants to hear any of this level, and not too many. Raises ValueError for a
+        level that there is not."""
+        check_level(level)
         await trio.lowlevel.checkpoint()  # also for a handler that logs much, and is not wanted any more
         if self._wants_log(level):
             params = LoggingMessageNotificationParams(
@@ -252,8 +249,7 @@ class Exchange(Lifecycle):
             self._relay.send_nowait(as_kept(params))
 
     def _wants_log(self, level: LoggingLevel) -> bool:
-        wanted = self.terms.log_level
-        heard = wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
+        heard = is_heard(level, self.terms.log_level)
         if self._logged is None:
             self._logged = RateLimit(LOG_RATE)
         return heard and self._logged.allow(None, trio.current_time())
@@ -420,7 +416,7 @@ class Exchange(Lifecycle):
         if self.progress is not None or self._relay is not None or self.state is not RequestState.WAITING:
             return self.settle(outcome, RequestEvent.RESULT)
         self.meet(RequestEvent.RESULT)
-        return self.slot.begin_answer(outcome)  # that is all there is to do for most calls
+        return self.slot.begin_answer(outcome, self)  # that is all there is to do for most calls
 
     async def settle(self, outcome: Outcome | Exception, event: RequestEvent) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
@@ -440,7 +436,7 @@ class Exchange(Lifecycle):
         if isinstance(outcome, Exception):
             await self.slot.fail(outcome)
         else:
-            await self.slot.answer(outcome)
+            await self.slot.answer(outcome, self)
 
     async def finish_saying(self) -> None:
         """See that everything is said that comes before the answer."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from callboard.actors.frames import notification_frame
-from callboard.actors.server.exchange import LEVELS
+from callboard.actors.server.log_levels import is_heard
 from callboard.actors.server.open_session import OpenSession
 from callboard.actors.server.tell_all import tell_all
 from callboard.actors.terms import Terms
@@ -20,14 +20,10 @@ async def log_to_all(
     frames: dict[Revision, bytes] = {}
 
     def frame_for(terms: Terms) -> bytes | None:
-        if not _wants(terms.log_level, level):
+        if not is_heard(level, terms.log_level):
             return None
         if terms.revision not in frames:
             frames[terms.revision] = notification_frame(terms.revision, "notifications/message", params)
         return frames[terms.revision]
 
     await tell_all(sessions, frame_for)
-
-
-def _wants(wanted: LoggingLevel | None, level: LoggingLevel) -> bool:
-    return wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)

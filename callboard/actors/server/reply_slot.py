@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from callboard.actors.frames import (
     LARGE,
+    About,
     Outcome,
     answer_frame,
     error_frame,
@@ -104,17 +105,19 @@ class ReplySlot:
         if self.admission is not None:
             self.admission.follow(exchange)
 
-    async def answer(self, result: Outcome) -> None:
-        """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such."""
-        if (rest := self.begin_answer(result)) is not None:
+    async def answer(self, result: Outcome, about: About | None = None) -> None:
+        """Send the result and close. One that the revision cannot say is a fault of ours, answered as such, and logged
+        with what it is *about*."""
+        if (rest := self.begin_answer(result, about)) is not None:
             await rest
 
-    def begin_answer(self, result: Outcome) -> Coroutine[Any, Any, None] | None:
+    def begin_answer(self, result: Outcome, about: About | None = None) -> Coroutine[Any, Any, None] | None:
         """As `answer`; if that needs waiting, what is returned must be awaited. Mostly it does not."""
         if isinstance(result, (str, Structured)):
-            frame, error = text_frame(self.request_id, self.terms.revision, result, self.server_info)
+            frame, error = text_frame(self.request_id, self.terms.revision, result, self.server_info, about)
         else:
-            frame, error = answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info)
+            terms = self.terms
+            frame, error = answer_frame(self.request_id, terms.revision, self.method, result, self.server_info, about)
         if error is None and len(frame) < LARGE and self.is_open and self.outlet.try_answer(frame):
             if (observer := self.observer) is not None:
                 if self.trace is None and isinstance(result, str):  # as `_tell` has it: most are

@@ -186,9 +186,9 @@ class HostedTask(Actor[Never]):
             self.fail(outcome)
             return
         if isinstance(outcome, (str, Structured)):
-            frame, error = text_frame(0, revision, outcome, slot.server_info)
+            frame, error = text_frame(0, revision, outcome, slot.server_info, self.exchange)
         else:
-            frame, error = answer_frame(0, revision, slot.method, outcome, slot.server_info)
+            frame, error = answer_frame(0, revision, slot.method, outcome, slot.server_info, self.exchange)
         if error is None and len(frame) > MAX_OUTCOME:
             error = RequestFailed(f"the outcome is larger than {MAX_OUTCOME} bytes")
         if error is not None:

@@ -151,9 +151,9 @@ def _encoded(value: Any) -> tuple[str, Any]:
         text = msgspec.json.encode(value, enc_hook=to_json)
         return text.decode(), msgspec.json.decode(text)
     except (TypeError, ValueError, OverflowError, RecursionError) as reason:
-        raise BadResult(
-            f"a result of type {type(value).__name__} cannot be serialized as JSON", found=str(reason)
-        ) from reason
+        unfit = f"{type(value).__name__} cannot be serialized as JSON"
+        found = "" if str(reason).endswith(unfit) else str(reason)  # which may be about what is inside
+        raise BadResult(f"a result of type {unfit}", found=found) from reason
 
 
 def _bare(text: str, data: Any) -> str:

@@ -23,7 +23,7 @@ from callboard.codecs.revisions import (
 from callboard.errors import InvalidDefinition, PeerError
 from callboard.server.content.errors import BadForm
 from callboard.server.content.fields import ALLOWED, field_schema
-from callboard.server.content.problems import Problem, find_problems, problem_of
+from callboard.server.content.problems import Problem, find_problems, problems_of
 from callboard.server.signature.conversion import from_json
 from callboard.server.signature.defaults import fill_defaults
 from callboard.server.signature.schemas import (
@@ -96,7 +96,7 @@ def read_form(kind: type[T] | Mapping[str, Any], content: Mapping[str, Any] | No
     try:
         made: T | dict[str, Any] = form.make(values)
     except msgspec.ValidationError as error:
-        raise _bad(problem_of(error)) from error
+        raise _bad(*problems_of(error)) from error
     return made
 
 

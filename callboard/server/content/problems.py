@@ -74,6 +74,14 @@ class Problem:
         return f"{self.path}: {self.text}" if self.path else self.text
 
 
+class RefusedValue(ValueError):
+    """A value that a type refuses for reasons of its own, each with its place in the value."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("; ".join(map(str, problems)))
+        self.problems = problems
+
+
 def find_problems(validator: Validator, schema: Mapping[str, Any], value: Any) -> tuple[list[Problem], bool]:
     """Return what is wrong with *value*, up to the limit, and whether there is more."""
     pruned = prune(value, schema)
@@ -102,11 +110,16 @@ def _tell_first(validator: Validator, schema: Mapping[str, Any], value: Any) -> 
     return Problem("", "is invalid, and too large to say where")
 
 
-def problem_of(error: msgspec.ValidationError) -> Problem:
-    """The problem that msgspec found when it converted JSON that the schema allows."""
+def problems_of(error: msgspec.ValidationError) -> list[Problem]:
+    """The problems of JSON that the schema allows, and msgspec or a type refused to convert."""
     text, _, at = str(error).rpartition(" - at `") if str(error).endswith("`") else (str(error), "", "")
     path = at.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
-    return Problem(path, _cut(text, 4 * MAX_SHOWN))
+    found = error.__cause__.problems if isinstance(error.__cause__, RefusedValue) else [Problem("", text)]
+    return [Problem(_joined(path, one.path), _cut(one.text, 4 * MAX_SHOWN)) for one in found[:MAX_PROBLEMS]]
+
+
+def _joined(path: str, inner: str) -> str:
+    return f"{path}.{inner}" if path and inner and not inner.startswith("[") else path + inner
 
 
 def shown(value: Any) -> str:
@@ -125,13 +138,13 @@ def _cut(text: str, limit: int) -> str:
 def _tell(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     """Turn one finding of the validator into one or more problems."""
     steps, name, fact = list(error.instance_path), error.kind.name, error.kind.value
-    path = _path(steps)
+    path = path_of(steps)
     if name == "required":
-        yield Problem(_path([*steps, fact]), "is required")
+        yield Problem(path_of([*steps, fact]), "is required")
     elif name in ("additionalProperties", "unevaluatedProperties"):
         known = _known(schema, error.schema_path)
         for member in fact:
-            yield Problem(_path([*steps, member]), _unknown(member, known))
+            yield Problem(path_of([*steps, member]), _unknown(member, known))
     elif name in ("anyOf", "oneOf"):
         yield from _tell_choice(error, schema)
     elif name == "propertyNames":
@@ -157,22 +170,22 @@ def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     types = [kind for branch in branches for inner in branch if inner.kind.name == "type" for kind in inner.kind.value]
     meant = [branch for branch in meant if not any(_is_other_choice(inner, here) for inner in branch)] or meant
     if not all(branches):
-        yield Problem(_path(here), f"matches several schemas where one is allowed, got {shown(error.instance)}")
+        yield Problem(path_of(here), f"matches several schemas where one is allowed, got {shown(error.instance)}")
     elif not meant:
         hint = _quoted(types, error.instance)
-        yield Problem(_path(here), f"expected {_either(types)}, got {shown(error.instance)}{hint}")
+        yield Problem(path_of(here), f"expected {_either(types)}, got {shown(error.instance)}{hint}")
     elif all(len(branch) == 1 and branch[0].kind.name == "const" for branch in meant):
         values, first = [branch[0].kind.value for branch in meant], meant[0][0]
         is_one = len({tuple(branch[0].instance_path) for branch in meant}) == 1  # a member that tells forms apart
         at, found = (list(first.instance_path), first.instance) if is_one else (here, error.instance)
-        yield Problem(_path(at), _not_one_of(values, found))
+        yield Problem(path_of(at), _not_one_of(values, found))
     elif len(meant) == 1:
         for inner in meant[0]:
             yield from _tell(inner, schema)
     else:
         told = (next(_tell(branch[0], schema)) for branch in meant)
         forms = "; or ".join(_cut(str(problem), 2 * MAX_SHOWN) for problem in told)
-        yield Problem(_path(here), f"matches none of {len(meant)} schemas ({forms})")
+        yield Problem(path_of(here), f"matches none of {len(meant)} schemas ({forms})")
 
 
 def _is_other_type(error: Any, here: Sequence[str | int]) -> bool:
@@ -224,7 +237,7 @@ def _either(kinds: Sequence[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def _path(steps: Sequence[str | int]) -> str:
+def path_of(steps: Sequence[str | int]) -> str:
     """`rows[2].name`."""
     told = "".join(f"[{step}]" if isinstance(step, int) else f".{_cut(step, MAX_SHOWN)}" for step in steps)
     return told.removeprefix(".")

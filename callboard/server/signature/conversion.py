@@ -1,4 +1,4 @@
-"""Conversion of JSON values to what msgspec leaves to us: paths, pydantic's models, and unions of models.
+"""Conversion of JSON values to what msgspec leaves to us: paths, pydantic's types, and unions of models.
 
 Which member of a union a value is, is settled by the value alone, and always in the same way:
 
@@ -15,12 +15,13 @@ from typing import Any
 import attrs
 import msgspec
 
+from callboard.server.content.problems import Problem, RefusedValue, path_of, problems_of
+from callboard.server.signature.pydantic_types import validate
 from callboard.server.signature.schemas import (
     DEFS,
     Schema,
     Validator,
     compile_schema,
-    is_pydantic,
     schemas_of,
     with_defs,
 )
@@ -31,8 +32,6 @@ def from_json(kind: Any, value: Any) -> Any:
     """Make a *kind* of JSON values that msgspec leaves to us. Raises `ValueError`."""
     if kind is object:
         return value
-    if is_pydantic(kind):
-        return _validated(kind, value)
     if isinstance(kind, type):
         if issubclass(kind, Choice):
             return _chosen(kind, value)
@@ -40,7 +39,9 @@ def from_json(kind: Any, value: Any) -> Any:
             return kind.make(converted(value, kind.fields))
         if issubclass(kind, PurePath) and isinstance(value, str):
             return kind(value)
-    raise ValueError(f"cannot convert {type(value).__name__} to {getattr(kind, '__name__', kind)}")
+        if issubclass(kind, PurePath):
+            raise RefusedValue(Problem("", f"cannot convert {type(value).__name__} to {kind.__name__}"))
+    return _validated(kind, value)
 
 
 def converted(value: Any, kind: Any) -> Any:
@@ -49,13 +50,19 @@ def converted(value: Any, kind: Any) -> Any:
 
 
 def _validated(kind: Any, value: Any) -> Any:
-    """A pydantic model, or what it found wrong: without its links and its copy of the input."""
+    """A value of pydantic's, or what it found wrong: without its links and its copy of the input."""
     try:
-        return kind.model_validate(value)
+        return validate(kind, value)
     except ValueError as reason:
         found = reason.errors() if hasattr(reason, "errors") else []
-        told = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" if one["loc"] else one["msg"] for one in found)
-        raise ValueError("; ".join(told) or str(reason)) from reason
+        told = [Problem(path_of(one["loc"]), _words(one)) for one in found]
+        raise RefusedValue(*(told or [Problem("", str(reason))])) from None
+
+
+def _words(found: Mapping[str, Any]) -> str:
+    """The text of a validator of the author's own, or of pydantic."""
+    own = str(found.get("ctx", {}).get("error", ""))
+    return own or str(found["msg"])
 
 
 @attrs.frozen(eq=False)
@@ -101,14 +108,13 @@ class _Forms:
 def _chosen(choice: type[Choice], value: Any) -> Any:
     if choice.forms is None:
         choice.forms = _forms(choice)
-    first: ValueError | None = None
+    first: RefusedValue | None = None
     for form in choice.forms.candidates(value):
         try:
             return converted(value, form.kind)
-        except ValueError as reason:
-            first = first or reason
-    # The text, and not the error itself: so msgspec adds the place of the value to it.
-    raise ValueError("matches none of the types" if first is None else str(first)) from first
+        except msgspec.ValidationError as reason:
+            first = first or RefusedValue(*problems_of(reason))
+    raise first or RefusedValue(Problem("", "matches none of the types"))
 
 
 def _forms(choice: type[Choice]) -> _Forms:

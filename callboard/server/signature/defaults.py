@@ -8,12 +8,12 @@ lost on the way through a handler. Here every instance gets the defaults that it
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 import attrs
 import msgspec
 
-from callboard.server.signature.translate import Choice, StandIn, understood
+from callboard.server.signature.translate import Choice, Foreign, StandIn, understood
 
 _SCALARS: Final = frozenset((str, int, float, bool, bytes, type(None)))
 
@@ -30,7 +30,7 @@ def may_lack_defaults(annotation: Any) -> bool:
             seen.add(id(one))
             if isinstance(one, msgspec.inspect.DataclassType) and _defaults(one.cls):
                 return True
-            if isinstance(one, msgspec.inspect.CustomType) and issubclass(one.cls, Choice | StandIn):
+            if isinstance(one, msgspec.inspect.CustomType) and issubclass(one.cls, Choice | StandIn | Foreign):
                 return True  # it may, and such types are few
             waiting.extend(getattr(one, name) for name in one.__struct_fields__)
     return False
@@ -85,7 +85,8 @@ def _held(names: Iterable[str], one: Any) -> Iterable[Any]:
 @functools.lru_cache(maxsize=512)
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     """The fields of a data class that may stay with the class; none if its instances have slots instead of a dict."""
-    if not kind.__dictoffset__:
+    origin: type = get_origin(kind) or kind  # of a generic one, such as `Page[int]`
+    if not origin.__dictoffset__:
         return ()
-    fields = dataclasses.fields(kind)
+    fields = dataclasses.fields(origin)
     return tuple((field.name, field.default) for field in fields if field.default is not dataclasses.MISSING)

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeAlias
 import attrs
 import msgspec
 
+from callboard.server.content.problems import find_problems
 from callboard.server.signature.conversion import from_json
 from callboard.server.signature.defaults import fill_defaults, may_lack_defaults
-from callboard.server.signature.docstrings import Docstring
 from callboard.server.signature.schemas import Schema, compile_schema, schemas_of, to_json, with_defs
 from callboard.server.signature.shape import UNSTATED, Made, Shape
 from callboard.server.signature.translate import understood
@@ -41,12 +41,16 @@ def by_keyword(shape: Shape) -> tuple[tuple[Parameter, ...], Schema, Convert]:
     for parameter in shape.published:
         if parameter.annotation is UNSTATED:
             name = parameter.name
+            if name in ("self", "cls"):
+                raise TypeError(
+                    f"{shape.name}(): it is a method, and {name} is nothing that a client sends; register that of an"
+                    f" object, as in server.tool(Tools().{shape.name})"
+                )
             kind = "Context" if name in ("ctx", "context") else "str"
             raise TypeError(f"{shape.name}(): the parameter {name} has no type; annotate it, as in `{name}: {kind}`")
     schemas, defs = _described(shape)
     parameters = tuple(
-        _parameter(parameter, schema, defs, shape.docstring)
-        for parameter, schema in zip(shape.listed, schemas, strict=False)
+        _parameter(shape, parameter, schema, defs) for parameter, schema in zip(shape.listed, schemas, strict=False)
     )
     root: Schema = {
         "type": "object",
@@ -103,7 +107,7 @@ def _described(shape: Shape) -> tuple[list[Schema], dict[str, Schema]]:
         return schemas_of([parameter.annotation for parameter in parameters])
     except TypeError as reason:
         _check_all(shape)
-        raise TypeError(f"{shape.name}(): {reason}") from reason
+        raise TypeError(f"{shape.name}(): {reason}") from None  # a traceback of msgspec says no more
 
 
 def _check_all(shape: Shape) -> None:
@@ -116,31 +120,50 @@ def _check_describable(shape: Shape, parameter: inspect.Parameter) -> None:
     try:
         schemas_of([parameter.annotation])
     except TypeError as reason:
-        told = str(reason).splitlines()[0]
         raise TypeError(
-            f"{shape.name}(): the parameter {parameter.name} has a type without a JSON Schema ({told}); "
+            f"{shape.name}(): the parameter {parameter.name} has a type without a JSON Schema ({first_line(reason)}); "
             "use a JSON-compatible type, or register the handler with input_schema="
-        ) from reason
+        ) from None
 
 
-def _parameter(
-    parameter: inspect.Parameter, schema: Schema, defs: Mapping[str, Schema], docstring: Docstring
-) -> Parameter:
-    described = {"description": docstring.parameters.get(parameter.name, ""), **schema}
+def first_line(reason: Exception) -> str:
+    """The first line of what another library says; the rest is about its own insides."""
+    return next(iter(str(reason).splitlines()), "")
+
+
+def _parameter(shape: Shape, parameter: inspect.Parameter, schema: Schema, defs: Mapping[str, Schema]) -> Parameter:
+    described = {"description": shape.docstring.parameters.get(parameter.name, ""), **schema}
     if not described["description"]:
         del described["description"]
     if parameter.default is not UNSTATED and not isinstance(parameter.default, Made):
-        described |= _default(parameter.default, with_defs(schema, defs))
+        try:
+            described |= _default(parameter.default, with_defs(schema, defs))
+        except ValueError as reason:
+            raise TypeError(f"{shape.name}(): the default of {parameter.name} is of another type: {reason}") from None
     return Parameter(parameter.name, described, described.get("description", ""), parameter.default is UNSTATED)
 
 
 def _default(value: Any, schema: Schema) -> Schema:
-    """The default as it is published: not at all if JSON, or the parameter's own schema, does not allow it."""
+    """The default as it is published: not at all if JSON, or the parameter's own schema, does not allow it.
+
+    Raises `ValueError` for a value of another type, other than None.
+    """
     try:
         told = msgspec.json.decode(msgspec.json.encode(value, enc_hook=to_json))
     except (TypeError, ValueError, OverflowError):
         return {}
-    return {"default": told} if compile_schema(schema).is_valid(told) else {}
+    validator = compile_schema(schema)
+    if told is not None and any(map(_is_other_type, validator.iter_errors(told))):
+        [problem, *_], _ = find_problems(validator, schema, told)
+        raise ValueError(problem.text)
+    return {"default": told} if validator.is_valid(told) else {}
+
+
+def _is_other_type(error: Any) -> bool:
+    """Whether the value as a whole has a type that is not allowed."""
+    if error.kind.name == "anyOf":
+        return all(any(map(_is_other_type, branch)) for branch in error.kind.value)
+    return error.kind.name == "type" and not list(error.instance_path)
 
 
 def _filled(shape: Shape, convert: Convert) -> Convert:

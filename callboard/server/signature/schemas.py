@@ -1,14 +1,12 @@
 """JSON Schema of Python types, and the validators that hold values to a schema.
 
 msgspec knows attrs and data classes, `TypedDict`, `NamedTuple`, `Struct`, enums, `Literal`, unions, dates and so on.
-Paths are taught here; so are unions of models; and so are pydantic's models, by their shape: pydantic itself is never
-imported.
+Paths are taught here; so are unions of models; what else msgspec does not know may be pydantic's (`pydantic_types`).
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import attrs
 import jsonschema_rs
@@ -17,11 +15,10 @@ import msgspec
 from callboard.codecs.json_schema import check_schema
 from callboard.errors import InvalidDefinition
 from callboard.server.signature.declared import complete
-from callboard.server.signature.translate import Choice, StandIn, understood
+from callboard.server.signature.pydantic_types import Mode, definition_name, dump, schema_of
+from callboard.server.signature.translate import Choice, Foreign, StandIn, understood
 
 Schema: TypeAlias = dict[str, Any]
-Mode: TypeAlias = Literal["validation", "serialization"]
-"""Whether a schema is for what comes in or for what goes out. Only pydantic's models tell the two apart."""
 
 DEFS: Final = "#/$defs/"
 _DIALECTS: Final = {
@@ -104,18 +101,9 @@ def with_defs(schema: Schema, defs: Mapping[str, Schema]) -> Schema:
     return {**schema, "$defs": dict(sorted(reached.items()))} if reached else dict(schema)
 
 
-def is_pydantic(kind: Any) -> bool:
-    """Whether *kind* is one of pydantic's models."""
-    return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
-
-
 def to_json(value: Any) -> Any:
     """Make JSON values of what msgspec leaves to us. Raises `TypeError`."""
-    if is_pydantic(type(value)):
-        return value.model_dump(mode="json", by_alias=True)
-    if isinstance(value, PurePath):
-        return str(value)
-    raise TypeError(f"{type(value).__qualname__} cannot be serialized as JSON")
+    return str(value) if isinstance(value, PurePath) else dump(value)
 
 
 def _components(types: Sequence[Any], mode: Mode, *, prefix: str) -> tuple[list[Schema], dict[str, Schema], "_Others"]:
@@ -156,9 +144,11 @@ class _Others:
             return self._union(kind)
         if issubclass(kind, StandIn):
             return self._stand_in(kind)
-        if is_pydantic(kind):
-            return self._pydantic(kind)
-        raise TypeError(f"{kind.__qualname__} has no JSON Schema")
+        if issubclass(kind, Foreign) and kind.beneath is not None and self.mode == "serialization":
+            [found], own = self.components([kind.beneath])  # msgspec writes what goes out, and heeds no marker
+            self._hoist(own)
+            return found
+        return self._pydantic(kind)
 
     def _union(self, choice: type[Choice]) -> Schema:
         found, own = self.components(choice.members)
@@ -180,18 +170,20 @@ class _Others:
         return {"$ref": DEFS + name}
 
     def _pydantic(self, kind: Any) -> Schema:
-        """Put a pydantic model's own definitions beside all others, and refer to it."""
-        template = DEFS + self.prefix + "{model}"
-        schema = copy.deepcopy(kind.model_json_schema(ref_template=template, mode=self.mode))
+        """Put a pydantic model's own definitions beside all others, and refer to it. Another type stands as it is."""
+        name, template = definition_name(kind), DEFS + self.prefix + "{model}"
+        schema = schema_of(kind, template, self.mode)
         inner = schema.pop("$defs", {})
-        if "$ref" not in schema:  # a model that refers to itself is among its definitions already
-            inner[kind.__name__] = schema
+        is_reference = "$ref" in schema  # a model that refers to itself is among its definitions already
+        is_model = schema.get("type") == "object" and "properties" in schema
+        if is_model:
+            inner[name] = schema
         for found in inner.values():
             for key, member in found.get("properties", {}).items():
                 if member.get("title", "").lower() == key.replace("_", " ").lower():
                     del member["title"]
         self._hoist({self.prefix + name: found for name, found in inner.items()})
-        return {"$ref": template.format(model=kind.__name__)}
+        return {"$ref": template.format(model=name)} if is_model and not is_reference else schema
 
     def _hoist(self, definitions: Mapping[str, Schema]) -> None:
         for name, found in definitions.items():

@@ -12,7 +12,7 @@ import msgspec
 
 from callboard.errors import InvalidDefinition
 from callboard.server.content.errors import BadArguments
-from callboard.server.content.problems import Problem, find_problems, problem_of
+from callboard.server.content.problems import Problem, find_problems, problems_of
 from callboard.server.signature.output import OutputSchema
 from callboard.server.signature.parameters import (
     Convert,
@@ -20,6 +20,7 @@ from callboard.server.signature.parameters import (
     ReadPlain,
     by_keyword,
     by_keyword_as_given,
+    first_line,
     plain_reader,
     whole,
 )
@@ -144,7 +145,7 @@ class Signature:
         try:
             return self._convert(_spelled_as_integers(values))
         except msgspec.ValidationError:
-            raise self._bad(problem_of(error)) from error
+            raise self._bad(*problems_of(error)) from error
 
     def _bad(self, *problems: Problem, more: bool = False) -> BadArguments:
         return BadArguments(f"Invalid arguments for {self.name}", problems, more=more)
@@ -157,14 +158,16 @@ def _output(shape: Shape, wanted: Mapping[str, Any] | bool, plain: tuple[type, .
         return OutputSchema.of(shape.returns, plain=plain) if wanted is True else OutputSchema.explicit(wanted)
     except (TypeError, InvalidDefinition) as reason:
         advice = "use a return type with a JSON Schema, or register with output_schema=False"
-        raise TypeError(f"{shape.name}(): no output schema for its return type ({reason}): {advice}") from reason
+        raise TypeError(
+            f"{shape.name}(): no output schema for its return type ({first_line(reason)}): {advice}"
+        ) from None
 
 
 def _compiled(shape: Shape, schema: Schema) -> Validator:
     try:
         return compile_schema(schema)
     except InvalidDefinition as reason:
-        raise TypeError(f"{shape.name}(): invalid input schema: {reason}") from reason
+        raise TypeError(f"{shape.name}(): invalid input schema: {first_line(reason)}") from None
 
 
 def _spelled_as_integers(value: Any) -> Any:

@@ -32,6 +32,7 @@ import msgspec
 from msgspec import Meta
 
 from callboard.server.signature.markers import discriminator_of, metas
+from callboard.server.signature.pydantic_types import is_foreign, is_marked
 
 _INSTANT: Final = Meta(extra_json_schema={"format": "date-time"})
 
@@ -63,6 +64,15 @@ class StandIn(metaclass=_Anything):
     """A class that msgspec takes, with the same fields."""
     make: ClassVar[Callable[[Any], Any]]
     """Makes an instance of the author's class of one of the other."""
+
+
+class Foreign(metaclass=_Anything):
+    """Base of the stand-ins of what pydantic alone understands: its classes, and types beside its markers."""
+
+    behind: ClassVar[Any]
+    """The author's type."""
+    beneath: ClassVar[Any] = None
+    """The type without its markers, translated; None for a class."""
 
 
 def understood(annotation: Any) -> Any:
@@ -97,6 +107,8 @@ class _Translation:
             return Any
         if annotation is datetime.datetime:  # msgspec says only "string"
             return Annotated[annotation, _INSTANT]
+        if is_foreign(annotation):
+            return _Anything(annotation.__name__, (Foreign,), {"behind": annotation})
         if is_model(annotation):
             return self._model(annotation)
         arguments = get_args(annotation)
@@ -113,6 +125,9 @@ class _Translation:
         base, beside = annotation.__origin__, metas(annotation)
         is_naive = any(meta.tz is False for meta in beside)
         inner = base if is_naive else self.of(base, discriminator_of(annotation))
+        if is_marked(annotation):
+            inner = _Anything(str(base), (Foreign,), {"behind": annotation, "beneath": inner})
+            beside = tuple(Meta(description=meta.description) for meta in beside if meta.description)
         return Annotated[(inner, *beside)] if beside else inner
 
     def _union(self, annotation: Any, inner: tuple[Any, ...], discriminator: str | None) -> Any:

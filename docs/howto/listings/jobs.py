@@ -47,9 +47,10 @@ async def count_lines(folder: str, pause: float = 0.0, *, ctx: Context) -> Count
 def digest(path: str, *, ctx: Context) -> str:
     """The SHA-256 of a large file. A plain function has a thread of its own."""
     digested = hashlib.sha256()
-    for block in _blocks(path):
+    for count, block in enumerate(_blocks(path), 1):
         digested.update(block)
-        trio.from_thread.check_cancelled()  # a thread is not stopped from outside: it has to look
+        trio.from_thread.run(ctx.report, count)  # a thread cannot await
+        trio.from_thread.check_cancelled()  # nor is it stopped from outside: it has to look
     return digested.hexdigest()
 
 

@@ -216,7 +216,7 @@ REFUSED: list[tuple[Any, str]] = [
     (Annotated[float, Meta(gt=0)], "Asked.x is bound by exclusiveMinimum"),
     (Annotated[str, Meta(pattern="a")], "Asked.x is bound by pattern"),
     (bytes, "Asked.x is bound by contentEncoding"),
-    (complex, "Asked is not a valid form: complex has no JSON Schema"),
+    (range, "Asked is not a valid form: range has no JSON Schema"),
 ]
 
 

@@ -1,6 +1,8 @@
 import datetime
 import decimal
 import enum
+import ipaddress
+import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -258,6 +260,29 @@ def test_a_default_that_the_schema_does_not_allow_is_used_and_not_published() ->
     assert found.read() == {"a": None, "b": marker, "c": [1]}
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "words"),
+    [
+        (int, "five", 'expected integer, got "five"'),
+        (int | None, "five", 'expected integer or null, got "five"'),
+        (list[str], "a", 'expected array, got "a"'),
+    ],
+)
+def test_a_default_of_another_type_is_refused(kind: Any, default: Any, words: str) -> None:
+    def tool(x: Any = default) -> None: ...
+
+    tool.__annotations__["x"] = kind
+    with pytest.raises(TypeError, match=f"the default of x is of another type: {words}"):
+        signature(tool)
+
+
+def test_a_default_beside_the_bounds_may_mean_that_nothing_was_given() -> None:
+    def tool(x: Annotated[int, Meta(ge=1)] | None = 0) -> None: ...
+
+    assert "default" not in signature(tool).input_schema["properties"]["x"]
+    assert signature(tool).read() == {"x": 0}
+
+
 # Prompts and URI templates, whose arguments are text.
 
 
@@ -326,3 +351,31 @@ def test_an_enum_of_texts_and_numbers_reads_both() -> None:
 
     with pytest.raises(TypeError, match="the parameter x"):
         taking(Mixed)  # msgspec takes enums of one kind only
+
+
+def test_a_type_without_a_schema_is_refused_in_a_traceback_of_its_own() -> None:
+    """Frames of msgspec and of callboard's own would say no more."""
+    with pytest.raises(TypeError, match="a type without a JSON Schema") as told:
+        taking(Opaque)
+    assert told.value.__suppress_context__
+    assert "\n" not in str(told.value)
+
+
+def test_fields_of_a_pydantic_dataclass_and_markers_are_held_to_what_they_say() -> None:
+    @pydantic.dataclasses.dataclass
+    class Booking:
+        seats: int = pydantic.Field(1, ge=1, description="how many")
+
+    booked = taking(Booking)
+    assert booked.input_schema["$defs"]["Booking"]["properties"]["seats"]["minimum"] == 1
+    with pytest.raises(BadArguments, match=r"x\.seats: must be at least 1"):
+        booked.read({"x": {"seats": 0}})
+    with pytest.raises(BadArguments, match=r"x: UUID version 4 expected"):
+        taking(pydantic.UUID4).read({"x": "12345678-1234-5678-1234-567812345678"})
+
+
+def test_pydantic_is_not_needed_for_what_is_none_of_its_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    assert taking(dict[str, Path]).read({"x": {"a": "b"}}) == {"x": {"a": Path("b")}}
+    with pytest.raises(TypeError, match=r"IPv6Network has no JSON Schema"):
+        taking(ipaddress.IPv6Network)

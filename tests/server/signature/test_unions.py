@@ -157,7 +157,7 @@ def test_two_classes_of_one_name_in_a_union_are_refused() -> None:
         (Cat | Dog, {"good": True}, ["x: matches none of 2 schemas (x.name: is required; or x.name: is required)"]),
         (Square | Round, {"kind": "round", "side": "2"}, ['x.side: expected integer, got "2"']),
         (Square | Round, {"kind": "blue", "side": 2}, ['x.kind: must be one of "square", "round"; got "blue"']),
-        (Square | Round, {"kind": "round", "side": 3}, ["x: side: Value error, must be even"]),
+        (Square | Round, {"kind": "round", "side": 3}, ["x.side: must be even"]),
         (list[Cat | Dog], [{"name": "a"}, 3], ["x[1]: expected object, got 3"]),
         (Stay, {"pet": {"name": 1, "good": True}}, ["x.pet", "name: expected string, got 1"]),
     ],
