@@ -307,7 +307,7 @@ class HomeGone(RequestFailed):
 
 
 class DefinitionChanged(RequestFailed):
-    """The definition of a pinned tool has changed since the operator approved it."""
+    """The definition of a pinned tool or skill has changed since the operator approved it."""
 
     code = DEFINITION_CHANGED
 

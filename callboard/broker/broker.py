@@ -166,7 +166,7 @@ class Broker(Served):
         offer.on_lists = audience.lists_changed
         plans: dict[str, BackendPlan] = {}
         name, reports = self.info.name.replace("/", "-"), ProgressTimer()
-        actor = partial(BrokerActor, self.info, offer, audience, plans)
+        actor = partial(BrokerActor, self.info, offer, audience, plans, self.pins)
         spec = tree.broker(name, lambda: lot, lambda: reports, actor)
         async with open_tree(spec) as root:
             self._offer, self._root = offer, root

@@ -1,7 +1,8 @@
-"""Approved definitions of tools: stored in a file beside the configuration, shared with `callboard approve`.
+"""Approved definitions of tools and skills: stored in a file beside the configuration, shared with `callboard approve`.
 
-The first list of tools that a pinned server gives is taken as it is. From then on a tool that is another, or new, waits
-until the operator approves of it.
+The first list of tools that a pinned server gives is taken as it is, and so is its first list of skills. From then on a
+tool or skill that is another, or new, waits until the operator approves of it. A skill is known by its URI at its
+server, in the place of a name.
 """
 
 import errno
@@ -20,6 +21,7 @@ import msgspec
 import trio
 
 from callboard.actors.broker.broker import Approved
+from callboard.codecs.bridge.pinned_skill import is_skill
 from callboard.config.files import read_file
 from callboard.config.watch import Stamp, look
 from callboard.errors import CannotServe
@@ -33,7 +35,7 @@ LOCK: Final = ".lock"
 VERSION: Final = 1
 
 NOTHING: Final = "none"
-"""Stands for the digest of what was never approved: a tool that is new."""
+"""Stands for the digest of what was never approved: a tool or skill that is new."""
 
 POLL: Final = 1.0
 """Seconds between two looks at the file, and between two writes: so soon an approval is noticed."""
@@ -41,13 +43,20 @@ POLL: Final = 1.0
 MAX_FILE: Final = 16 * 1024 * 1024
 """Largest file of pins that is read, in bytes: some eighty thousand tools."""
 
+MAX_SERVER: Final = 4 * 1024 * 1024
+"""Bytes in it of one server: what is new beyond that is withheld, and cannot be approved. Names that were listed once
+are never forgotten, and a server must not make the file too large to be read."""
+
+PIN_SIZE: Final = 200
+"""Bytes of one pin beside its name, as it is written."""
+
 PATIENCE: Final = 2.0
 """Seconds that the operator's approval waits for a broker that writes."""
 
 
 @attrs.frozen
 class Pin:
-    """One tool: the digest that was approved, and the one that waits for it. None: there is none."""
+    """One tool or skill: the digest that was approved, and the one that waits for it. None: there is none."""
 
     pinned: str | None = None
     found: str | None = None
@@ -59,6 +68,7 @@ class Waiting:
 
     server: str
     tool: str
+    """The name of the tool, or the URI of the skill."""
     pinned: str
     found: str
 
@@ -94,15 +104,28 @@ class Pins:
 
     def approve(self, server: str, digests: Mapping[str, str]) -> Mapping[str, str]:
         """The tools to withhold, with the digests that were approved instead of theirs."""
+        return self._approve(server, digests, are_skills=False)
+
+    def approve_skills(self, server: str, digests: Mapping[str, str]) -> Mapping[str, str]:
+        """The same of skills, by their URIs."""
+        return self._approve(server, digests, are_skills=True)
+
+    def _approve(self, server: str, digests: Mapping[str, str], *, are_skills: bool) -> Mapping[str, str]:
         if not digests:
             return {}
-        is_first = server not in self._servers
+        is_first = not self._has_any(server, are_skills=are_skills)
         pins = self._servers.setdefault(server, {})
         if is_first:
-            log.info("definitions_pinned", backend=server, tools=len(digests))
+            log.info("definitions_pinned", backend=server, **{"skills" if are_skills else "tools": len(digests)})
+        room = MAX_SERVER - sum(PIN_SIZE + len(name) for name in pins)
         withheld: dict[str, str] = {}
         for tool, digest in digests.items():
             before = pins.get(tool)
+            room -= PIN_SIZE + len(tool) if before is None else 0
+            has_room = before is not None or room >= 0
+            if not has_room or is_skill(tool) is not are_skills:  # a tool with the name of a skill is neither
+                withheld[tool] = NOTHING
+                continue
             after = Pin(digest) if is_first else _found(before or Pin(), digest)
             if after != before:
                 pins[tool] = after
@@ -110,14 +133,20 @@ class Pins:
             if after.found is not None:
                 withheld[tool] = after.pinned or NOTHING
                 if after != before:
-                    log.warning(
-                        "definition_changed", backend=server, tool=tool, pinned=withheld[tool], found=after.found
-                    )
+                    facts = {"skill" if are_skills else "tool": tool, "pinned": withheld[tool], "found": after.found}
+                    log.warning("definition_changed", backend=server, **facts)
                     note("definition_changed", server=server, name=tool, pinned=withheld[tool], found=after.found)
         return withheld
 
+    def has_skills(self, server: str) -> bool:
+        """Whether skills of a server are pinned."""
+        return self._has_any(server, are_skills=True)
+
+    def _has_any(self, server: str, *, are_skills: bool) -> bool:
+        return any(is_skill(name) is are_skills for name in self._servers.get(server, ()))
+
     def waiting(self, server: str | None = None, tool: str | None = None) -> list[Waiting]:
-        """Tools that wait for approval: all, those of one server, or one tool."""
+        """Tools and skills that wait for approval: all, those of one server, or one."""
         return [
             Waiting(server=owner, tool=name, pinned=pin.pinned or NOTHING, found=pin.found)
             for owner, pins in self._servers.items()
@@ -126,7 +155,7 @@ class Pins:
         ]
 
     def known(self) -> Mapping[str, Mapping[str, Pin]]:
-        """All of them, by server and tool."""
+        """All of them, by server and name."""
         return self._servers
 
     def settle(self, waiting: Waiting) -> None:

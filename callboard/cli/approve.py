@@ -1,4 +1,4 @@
-"""`callboard approve`: the operator's word that a tool may be what it is now."""
+"""`callboard approve`: the operator's word that a tool or skill may be what it is now."""
 
 import json as json_text
 import sys
@@ -21,16 +21,18 @@ Examples:
 
   callboard approve servers.toml --list              approve nothing
   callboard approve servers.toml weather forecast    one tool of one server
-  callboard approve servers.toml weather             all tools of one server
-  callboard approve servers.toml                     all tools of all servers
+  callboard approve servers.toml weather             all of one server
+  callboard approve servers.toml                     all of all servers
+  callboard approve servers.toml office skill://pdf/SKILL.md   one skill
   callboard approve calls                            list calls that wait
   callboard approve call 5f0c2b6a9d31                let one of them begin
 
 A server with `pin = true` in the configuration is pinned: its new and changed
-tools are withheld until approved. A running broker notices within seconds.
+tools and skills are withheld until approved. A running broker notices within
+seconds.
 
-Exit codes: 0 approved, or nothing to approve; 2 no such file, server or
-tool.
+Exit codes: 0 approved, or nothing to approve; 2 no such file, server,
+tool or skill.
 """
 
 _SHOWN: Final = 12
@@ -38,18 +40,19 @@ _SHOWN: Final = 12
 
 def approve(
     config: Annotated[Path, Parameter(name="CONFIG", help="Configuration file; the pins are stored beside it.")],
-    server: Annotated[str | None, Parameter(name="SERVER", help="Approve only tools of this server.")] = None,
+    server: Annotated[str | None, Parameter(name="SERVER", help="Approve only what this server has.")] = None,
     tool: Annotated[
-        str | None, Parameter(name="TOOL", help="Approve only this tool, by its name at the server.")
+        str | None,
+        Parameter(name="TOOL", help="Approve only this tool or skill, by its name or URI at the server."),
     ] = None,
     /,
     *,
     list_: Annotated[
-        bool, FLAG, Parameter(name="--list", help="List tools that wait for approval; approve nothing.")
+        bool, FLAG, Parameter(name="--list", help="List what waits for approval; approve nothing.")
     ] = False,
     json: Json = False,
 ) -> int:
-    """Approve new or changed tool definitions of pinned servers."""
+    """Approve new or changed tools and skills of pinned servers."""
     config = config.expanduser()
     if not config.is_file():
         raise CannotServe(f"{config}: no such file")
@@ -69,12 +72,12 @@ def approve(
 
 
 def _check_known(pins: Pins, server: str, tool: str | None) -> None:
-    """Raises `CannotServe` for an unknown server or tool: probably a typo."""
+    """Raises `CannotServe` for an unknown server, tool or skill: probably a typo."""
     known = pins.known()
     if server not in known:
         raise CannotServe(f"{pins.file}: no pinned server {server[:64]!r}; pinned: {', '.join(known) or 'none'}")
     if tool is not None and tool not in known[server]:
-        raise CannotServe(f"{pins.file}: {server} has no tool {tool[:128]!r}")
+        raise CannotServe(f"{pins.file}: {server} has no tool or skill {tool[:128]!r}")
 
 
 def _tell(waiting: Sequence[Waiting], *, is_approved: bool, is_json: bool) -> None:

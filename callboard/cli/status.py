@@ -177,7 +177,7 @@ def _server_lines(summary: Mapping[str, Any]) -> list[Text]:
         more = f" and {len(again) - MOST_DOWN:,} more" if len(again) > MOST_DOWN else ""
         found.append(Text(f"  restarts: {', '.join(again[:MOST_DOWN])}{more}"))
     for name, tools in summary["withheld"].items():
-        found.append(Text(f"  {name}: {count(tools)} tools wait for approval (callboard approve)", "yellow"))
+        found.append(Text(f"  {name}: {count(tools)} definitions wait for approval (callboard approve)", "yellow"))
     for name, problems in summary["overrides"].items():
         found += [Text(f"  {name}: {word(problem)}", "yellow") for problem in problems]
     return found

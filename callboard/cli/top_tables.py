@@ -93,7 +93,7 @@ def server_why(row: TopRow) -> str:
     """Why it is not up, with its last words, and when it is tried again."""
     if row.get("is_up") is True:
         withheld = number(row.get("withheld")) or 0
-        return f"{withheld:,.0f} tools wait for approval" if withheld else ""
+        return f"{withheld:,.0f} definitions wait for approval" if withheld else ""
     again = number(row.get("next_try"))
     soon = "" if again is None else " (next try in a moment)" if again < 1 else f" (next try in {span(again)})"
     said = row.get("said")

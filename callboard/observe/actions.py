@@ -20,7 +20,7 @@ ACTIONS: Final = {
     "restart": "End the connections of a server, and its process if there is one, and begin anew.",
     "try": "Try a server now that is left alone after it failed.",
     "refresh": "Read the lists of a server again.",
-    "approve": "Show a tool of a pinned server as it is defined now.",
+    "approve": "Show a tool or skill of a pinned server as it is defined now.",
     "approve_call": "Let a call begin that waits for an operator.",
     "deny_call": "Refuse it.",
     "disconnect": "End a session, or a connection of a client.",
@@ -56,7 +56,7 @@ class Actions:
         return backend is not None and backend.act(action)
 
     def approvals(self) -> list[Row]:
-        """The tools that wait for the operator, and what to call each of them."""
+        """The tools and skills that wait for the operator, and what to call each of them."""
         return [
             {"server": clip(one.server), "tool": clip(one.tool), "pinned": one.pinned, "subject": one.subject}
             for one in ([] if self._pins is None else self._pins.waiting()[:MOST])

@@ -348,7 +348,8 @@ def last_lines(host: Host, server: str) -> list[str] | None:
 def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
     shared, is_up = backend.shared, backend.is_available
     took = journal.of_backend(backend.name)
-    waiting = sum(1 for name in offer.catalogue.withheld() if name.startswith(f"{backend.name}_"))
+    catalogue, skills = offer.catalogue, () if backend.skills is None else backend.skills.withheld
+    waiting = len(skills) + sum(catalogue.withholder(name)[0] == backend.name for name in catalogue.withheld())
     row: Row = {
         "name": clip(backend.name),
         "state": backend.circuit.state.value,

@@ -8,7 +8,7 @@ latest      rates and latencies of the last seconds
 history     ten minutes, second by second; only where it is asked for
 servers     the backends of a broker, with why they are not up
 clients, running, slowest, failed, tools, topics, dead_letters, tree
-approvals   tools of pinned servers that wait for the operator
+approvals   tools and skills of pinned servers that wait for the operator
 waiting_calls  calls that wait for the operator, with their arguments
 actions     what operators may do; added by the listener
 """

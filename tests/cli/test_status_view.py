@@ -86,7 +86,7 @@ def test_withheld_tools_and_nodes_are_named() -> None:
     found = view(servers=[server("weather", withheld=2)])
     found["server"]["nodes"] = [{"name": "north", "is_here": True}, {"name": "south", "is_leaving": True}]
     said = told(found)
-    assert "weather: 2 tools wait for approval" in said
+    assert "weather: 2 definitions wait for approval" in said
     assert "nodes: north, south (leaving)" in said
 
 

@@ -23,6 +23,7 @@ from callboard.actors.broker.override_problems import warn_unused
 from callboard.actors.broker.personal import CallerReach
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.broker.pool import BackendPool
+from callboard.actors.broker.skill_pins import SkillPins
 from callboard.actors.broker.sleep import BackendSleep, BackendUse
 from callboard.actors.broker.upstream_subscriptions import UpstreamSubscriptions
 from callboard.actors.broker.views import ListViews, OnView
@@ -107,6 +108,7 @@ class Backend(Actor[Never]):
     listings: BackendLists = attrs.field(init=False)
     views: ListViews = attrs.field(init=False)
     sleep: BackendSleep = attrs.field(init=False)
+    skills: SkillPins | None = attrs.field(default=None, init=False)  # if they are pinned
     health: BackendHealth = attrs.field(factory=BackendHealth, init=False)
     agreed: Agreed | None = attrs.field(default=None, init=False)
     runs_tasks: bool = attrs.field(default=False, init=False)
@@ -342,10 +344,9 @@ class Backend(Actor[Never]):
     def act(self, action: str) -> bool:
         """Do what the operator wants: *restart*, *try* or *refresh*. Whether it is one of these."""
         verb = {"restart": self.restart, "try": self.try_now, "refresh": self.refresh}.get(action)
-        if verb is None:
-            return False
-        verb()
-        return True
+        if verb is not None:
+            verb()
+        return verb is not None
 
     @property
     def may_defer(self) -> bool:
@@ -450,9 +451,8 @@ class Backend(Actor[Never]):
 
     async def _check_health(self, connection: BackendConnection) -> None:
         if connection.is_http:
-            connection.fail(
-                await self.health.watch(connection, self.settings.timeout, lambda: self.in_flight.total > 0)
-            )
+            failure = await self.health.watch(connection, self.settings.timeout, lambda: self.in_flight.total > 0)
+            connection.fail(failure)
 
     # What it hears.
 

@@ -19,6 +19,8 @@ from callboard.actors.broker.news import Flush, Listed, StateChanged
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.broker.personal import CallerReach
 from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.broker.skill_pins import SkillApprovals, SkillPins
+from callboard.codecs.bridge.definitions import RESOURCES
 from callboard.codecs.revisions import Implementation
 from callboard.errors import CallboardError
 from callboard.supervisor import Actor, Ask, Fact, MailboxSpec, Overflow, Supervisor
@@ -70,6 +72,8 @@ class BrokerActor(Actor[News]):
     audience: BrokerAudience
     plans: dict[str, BackendPlan]
     """How the backends are configured that should run. It outlives this actor's crash, as the offer does."""
+    approvals: SkillApprovals | None = None
+    """Of skills of pinned servers."""
     _reloading: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def run(self) -> None:
@@ -84,7 +88,7 @@ class BrokerActor(Actor[News]):
                     case StateChanged(name):
                         self._state_changed(name)
                     case Approved():
-                        self.offer.review()
+                        self._review()
                     case Flush():
                         message.reply(None)
                     case Reload():  # backends may take seconds to end: news is taken in meanwhile
@@ -109,6 +113,13 @@ class BrokerActor(Actor[News]):
             self.offer.look_around()
             if backend.is_up:
                 self.audience.came_up(backend)
+
+    def _review(self) -> None:
+        self.offer.review()
+        changed = {name for name, one in self.offer.backends.items() if one.skills is not None and one.skills.review()}
+        for offer in (self.offer, *self.offer.narrowed.values()):
+            if not changed.isdisjoint(offer.backends):
+                offer.tell_of([RESOURCES.member])  # of skills there is no news, and their files are resources
 
     async def _reload(self, message: Reload) -> None:
         async with self._reloading:
@@ -170,6 +181,8 @@ class BrokerActor(Actor[News]):
             personal=plan.personal,
             cache=plan.cache,
         )
+        if plan.settings.pin and self.approvals is not None:
+            backend.skills = SkillPins(backend, self.approvals)
         if (before := offer.backends.get(plan.name)) is not None:
             backend.subscriptions.inherit(before.subscriptions)
             offer.catalogue.forget_others(plan.name)

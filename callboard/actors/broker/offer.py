@@ -16,6 +16,7 @@ from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.custom import CustomMethods
 from callboard.actors.broker.forward import Forward
 from callboard.actors.broker.listing import Listing
+from callboard.actors.broker.pinned_read import forward
 from callboard.actors.broker.policy import ServerChoice
 from callboard.actors.broker.routes import BrokerRoutes, knows_of
 from callboard.actors.broker.skills import BrokeredSkills
@@ -436,9 +437,8 @@ class BrokerOffer:
             signature = self.transparent.signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
             view = _view(exchange)
             if not is_call:
-                return Forward(
-                    request, terms, route, self.routes.destination(request, route, signature, view), exchange
-                )
+                to = self.routes.destination(request, route, signature, view)
+                return forward(request, terms, route, to, exchange)
             to = self.routes.of_tool(route.name or "", signature, view)
         elif (rules := exchange.engine.rules) is not None and (
             rules.decide(terms.caller, "tool", to.backend.name, to.guarded) is not OPEN  # mostly it is

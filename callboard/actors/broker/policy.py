@@ -121,7 +121,7 @@ class BackendSettings:
     trusted: bool = False
     """Whether what it says of caching, of read-only and of idempotent tools is believed."""
     pin: bool = False
-    """Whether a tool with a changed definition is withheld until the operator approves of it."""
+    """Whether a tool or skill with a changed definition is withheld until the operator approves of it."""
     roots: tuple[str, ...] = ()
     """Roots for a backend that asks outside of any request."""
     required: bool = False

@@ -66,7 +66,7 @@ class BrokeredSkills:
             backend, rest = backends[order[at]], order[at + 1 :]
             following = self._closed(rest[0]) if rest else None
             try:
-                result = await self._ask(exchange, backend, {} if cursor is None else {"cursor": raw(cursor)})
+                result = await self._page(exchange, backend, {} if cursor is None else {"cursor": raw(cursor)})
             except RequestFailed as error:
                 log.warning("skills_not_listed", backend=backend.name, failure=str(error)[:200])
                 result = {}
@@ -83,7 +83,11 @@ class BrokeredSkills:
 
     async def _get(self, exchange: Exchange) -> Forwarded:
         backend, there = self._find(exchange, _UNKNOWN)
+        if backend.skills is not None:
+            await backend.skills.open_for(exchange.slot.account)
         result = await self._ask_known(exchange, backend, {"uri": raw(there)}, _UNKNOWN)
+        if backend.skills is not None:
+            backend.skills.check_entry(result.get("skill"), there, _asked_uri(exchange))
         shown = self.catalogue.shown_skills(backend.name)
         entry = result.get("skill", Raw(NULL))
         try:
@@ -96,11 +100,15 @@ class BrokeredSkills:
 
     async def _read_directory(self, exchange: Exchange) -> Forwarded:
         backend, there = self._find(exchange, _NO_DIRECTORY)
+        if (pins := backend.skills) is not None:
+            await pins.open_for(exchange.slot.account)
+            pins.check_uri(there, _asked_uri(exchange))
         cursor = _given(exchange, "cursor")
         params = {"uri": raw(there), **({} if cursor is None else {"cursor": cursor})}
         result = await self._ask_known(exchange, backend, params, _NO_DIRECTORY)
         view = _view(exchange)
         lets = _lets(view, backend, "resources/read")
+        lets = lets if pins is None else pins.lets(lets)
         page = directory_with_uris(result, self.catalogue.shown_skills(backend.name), lets)
         if view is not None and page["resources"] == _NOTHING and cursor is None:
             raise _unknown(_NO_DIRECTORY, exchange)  # as one that there is not
@@ -142,6 +150,12 @@ class BrokeredSkills:
         target = ForwardTarget(backend=backend, find_headers=None)
         answer = await CustomForward(request, exchange.terms, exchange.route, target, exchange).run()
         return answer.members if isinstance(answer, Forwarded) else {}
+
+    async def _page(self, exchange: Exchange, backend: Backend, params: dict[str, Raw]) -> Members:
+        """As `_ask`, without skills that wait for approval."""
+        if backend.skills is None:
+            return await self._ask(exchange, backend, params)
+        return await backend.skills.page(exchange.slot.account, partial(self._ask, exchange, backend, params))
 
     async def _ask_known(self, exchange: Exchange, backend: Backend, params: dict[str, Raw], otherwise: str) -> Members:
         """As `_ask`. What the backend does not know is told as what the caller may not know of."""
@@ -186,8 +200,11 @@ def _given(exchange: Exchange, name: str) -> Raw | None:
 
 
 def _unknown(otherwise: str, exchange: Exchange) -> InvalidParams:
-    uri = _text(exchange.request.members.get("uri")) or ""
-    return InvalidParams(f"{otherwise}: {uri[:200]}")
+    return InvalidParams(f"{otherwise}: {_asked_uri(exchange)[:200]}")
+
+
+def _asked_uri(exchange: Exchange) -> str:
+    return _text(exchange.request.members.get("uri")) or ""
 
 
 def _answered(exchange: Exchange, members: Members) -> Forwarded:

@@ -106,13 +106,13 @@ def digest_of(definition: Members) -> str:
     for member in (*_FIRST, *others):
         if member in definition:
             name = member.encode("utf-8", "surrogatepass")
-            written = canonical(_unmarked(definition[member]) if member == "_meta" else definition[member])
+            written = canonical(unmarked(definition[member]) if member == "_meta" else definition[member])
             digest.update(b"%d:%b%d:" % (len(name), name, len(written)))
             digest.update(written)
     return digest.hexdigest()
 
 
-def _unmarked(meta: Raw) -> Raw:
+def unmarked(meta: Raw) -> Raw:
     """`_meta` without our own notes, which come and go while the tool stays what it is."""
     try:
         members = read_members(meta)

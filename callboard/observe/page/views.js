@@ -41,7 +41,7 @@ const servers = () => new Table({
     ["in flight", `${show.count(row.in_flight)} of ${show.count(row.max_in_flight)}`],
     ["connections", `${show.count(row.connections)} of ${show.count(row.max_connections)}`],
     ["tools", show.count(row.tools)], ["prompts", show.count(row.prompts)], ["resources", show.count(row.resources)],
-    ["templates", show.count(row.resourceTemplates)], ["tools that wait for approval", show.count(row.withheld)],
+    ["templates", show.count(row.resourceTemplates)], ["definitions that wait for approval", show.count(row.withheld)],
     ...(row.pid ? [["CPU", show.seconds(row.cpu_seconds)], ["memory", show.bytes(row.resident)], ["pid", String(row.pid)], ["processes", show.count(row.processes ?? 1)]] : []), ...worker(row),
   ],
   lines: { label: "Standard error, the last lines", load: (row) => standardError(row) },
@@ -100,9 +100,9 @@ const tools = () => new Table({
 });
 
 const approvals = () => new Table({
-  label: "Tools that wait for approval", key: (row) => row.subject, empty: "No tool waits for approval.", sort: { column: "Tool", isDown: false },
-  columns: [text("Tool", "tool"), text("Server", "server"), { label: "Why", value: (row) => row.pinned === "none", text: (row) => (row.pinned === "none" ? "it is new" : "its definition has changed") }],
-  detail: (row) => [["tool", show.name(row.tool)], ["server", show.name(row.server)]],
+  label: "Tools and skills that wait for approval", key: (row) => row.subject, empty: "No tool or skill waits for approval.", sort: { column: "Definition", isDown: false },
+  columns: [text("Definition", "tool"), text("Server", "server"), { label: "Why", value: (row) => row.pinned === "none", text: (row) => (row.pinned === "none" ? "it is new" : "its definition has changed") }],
+  detail: (row) => [["definition", show.name(row.tool)], ["server", show.name(row.server)]],
   actions: (row) => buttons(["approve"], row.subject),
 });
 
