@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Revision
 from callboard.actors.server.drain import drain
@@ -281,45 +282,53 @@ async def test_delete_ends_a_session_and_all_that_goes_on_in_it(revision: Revisi
         assert sessions(place) == 1
 
 
-async def _wait_forgotten(place: Place) -> None:
-    with trio.fail_after(10):
-        while sessions(place):  # noqa: ASYNC110  # an idle session ends without an event
-            await trio.sleep(0.1)
+async def _wait_forgotten(place: Place, clock: MockClock) -> None:
+    """Have so much time pass that an idle session ends."""
+    for _ in range(5):
+        clock.jump(FORGETFUL.session_idle / 2)
+        await wait_all_tasks_blocked()
+    assert sessions(place) == 0
 
 
 @EACH
-async def test_a_session_that_nobody_uses_ends_by_itself(revision: Revision) -> None:
+async def test_a_session_that_nobody_uses_ends_by_itself(revision: Revision, mock_clock: MockClock) -> None:
     async with serving(open_house().server, FORGETFUL) as place:
         session = await OpenSession.open(place, revision)
         for _ in range(5):
-            await trio.sleep(0.3)
+            mock_clock.jump(FORGETFUL.session_idle * 0.8)
+            await wait_all_tasks_blocked()
             assert (await session.call("echo", text="x")).result
-        await _wait_forgotten(place)
+        await _wait_forgotten(place, mock_clock)
         assert (await session.call("echo", text="x")).status == 404
 
 
 @EACH
-async def test_a_session_that_somebody_listens_to_is_used(revision: Revision) -> None:
+async def test_a_session_that_somebody_listens_to_is_used(revision: Revision, mock_clock: MockClock) -> None:
     house = open_house()
     async with serving(house.server, FORGETFUL) as place:
         session = await OpenSession.open(place, revision)
         stream = await session.listen()
-        await trio.sleep(1.5)
+        for _ in range(5):
+            mock_clock.jump(FORGETFUL.session_idle / 2)
+            await wait_all_tasks_blocked()
+        assert sessions(place) == 1
         house.server.notify_changed("tools")
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
         await stream.client.aclose()
-        await _wait_forgotten(place)
+        await _wait_forgotten(place, mock_clock)
 
 
 @pytest.mark.parametrize("tool", ["work", "errand", "chat"])
-async def test_a_session_that_works_for_somebody_is_used(tool: str) -> None:
+async def test_a_session_that_works_for_somebody_is_used(tool: str, mock_clock: MockClock) -> None:
     house = open_house()
     async with serving(house.server, FORGETFUL) as place:
         session = await OpenSession.open(place, LAST)
         arguments: Json = {"words": ["a"]} if tool == "chat" else {}
         client = await session.begin(tool, name="gate", **arguments)
         await house.wait_started("gate")
-        await trio.sleep(1.5)
+        for _ in range(5):
+            mock_clock.jump(FORGETFUL.session_idle / 2)
+            await wait_all_tasks_blocked()
         assert sessions(place) == 1
         house.gates["gate"].set()
         assert (await client.answer()).status == 200
