@@ -15,7 +15,7 @@ from tests.shared import ROOT
 WEATHER: Final = f"{ROOT / 'examples' / 'weather.py'}:server"
 CURIOUS: Final = f"{ROOT / 'tests' / 'apps' / 'curious.py'}:server"
 SCENARIO: Final = str(ROOT / "examples" / "scenario.toml")
-SHORT: Final = ("--duration", "2s", "--warmup", "100ms")
+SHORT: Final = ("--duration", "1s", "--warmup", "100ms")
 
 
 @pytest.fixture(scope="module")
