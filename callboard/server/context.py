@@ -190,7 +190,7 @@ class Context:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise missing(self, name, CONTEXT)
+            return missing(self, name, CONTEXT)
 
     # The client.
 

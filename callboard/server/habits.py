@@ -42,11 +42,12 @@ RUN: Final[Mapping[str, str]] = {
 }
 
 
-def missing(owner: object, name: str, known: Mapping[str, str]) -> AttributeError:
-    """The error of an attribute that is not there."""
-    text = f"{type(owner).__name__!r} object has no attribute {name!r}"
-    hint = f"; in callboard it is {known[name]}" if name in known else ""
-    return AttributeError(text + hint, name=name, obj=owner)
+def missing(owner: object, name: str, known: Mapping[str, str]) -> Any:
+    """Raises the `AttributeError` of an attribute that is not there; if a property failed, its own."""
+    if name in known:
+        text = f"{type(owner).__name__!r} object has no attribute {name!r}; in callboard it is {known[name]}"
+        raise AttributeError(text, name=name, obj=owner)
+    return object.__getattribute__(owner, name)
 
 
 def check_options(options: Mapping[str, Any], known: Collection[str]) -> None:

@@ -271,7 +271,7 @@ class Server(Decorators, Served):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise missing(self, name, SERVER)
+            return missing(self, name, SERVER)
 
     # What its clients hear.
 

@@ -84,6 +84,27 @@ def test_names_of_other_frameworks_are_told_what_they_are_called_here() -> None:
     assert not hasattr(server, "shelf")
 
 
+class Own(Server):
+    @property
+    def broken(self) -> Any:
+        return (3).inner  # type: ignore[attr-defined]
+
+
+class OwnContext(Context):
+    @property
+    def broken(self) -> Any:
+        return (3).inner  # type: ignore[attr-defined]
+
+
+def test_a_property_that_fails_tells_its_own_error() -> None:
+    unmade: Any = object.__new__(OwnContext)
+    for one in (Own("s"), unmade):
+        with pytest.raises(AttributeError, match="'int' object has no attribute 'inner'"):
+            _ = one.broken
+    with pytest.raises(AttributeError, match="_exchange"):
+        _ = unmade.method
+
+
 async def test_names_of_another_context_are_told_what_they_are_called_here() -> None:
     server, told = Server("s"), list[str]()
 
