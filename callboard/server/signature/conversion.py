@@ -61,8 +61,8 @@ def _validated(kind: Any, value: Any) -> Any:
 
 def _words(found: Mapping[str, Any]) -> str:
     """The text of a validator of the author's own, or of pydantic."""
-    own = str(found.get("ctx", {}).get("error", ""))
-    return own or str(found["msg"])
+    own = found.get("ctx", {}).get("error", "") if found["type"] in ("value_error", "assertion_error") else ""
+    return str(own) or str(found["msg"])
 
 
 @attrs.frozen(eq=False)

@@ -129,6 +129,11 @@ def test_what_a_pydantic_model_refuses_is_told_without_its_links() -> None:
         taking(list[Strict | int]).read({"x": [1, {"a": "b"}]})
 
 
+def test_json_in_a_text_that_is_broken_is_told_as_such() -> None:
+    with pytest.raises(BadArguments, match=r"- x: Invalid JSON: "):
+        taking(pydantic.Json[list[int]]).read({"x": "[1"})
+
+
 FOUND: list[tuple[Any, Any, list[str]]] = [  # a schema, a value, what is told
     ({"const": 2}, 3, ["must be 2, got 3"]),
     ({"multipleOf": 5}, 7, ["must be a multiple of 5, got 7"]),
