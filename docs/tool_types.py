@@ -265,7 +265,9 @@ An object is sent as structured content and as its JSON in a text. Any other dat
 |---|---|"""
 
 FOREIGN = """
-These need pydantic. It is an option: a server that names none of its types runs without it.
+These need pydantic. It is an option: a server that names none of its types runs without it. Refused,
+also inside of models: `ImportString`, with which a client could import any module, and `re.Pattern` as a parameter.
+`NaiveDatetime` has no `format`, as a `date-time` has an offset.
 """
 
 DEFAULTS_HEAD = """
@@ -273,6 +275,10 @@ DEFAULTS_HEAD = """
 
 | parameter | without the argument, the handler gets |
 |---|---|"""
+
+DEFAULTS_END = """
+A default of another type than its parameter, such as `x: int = "a"`, is a `TypeError` when the tool is registered.
+`None` is allowed for any type."""
 
 
 def described(kind: Any) -> dict[str, Any]:
@@ -314,6 +320,7 @@ def _defaults() -> Iterator[str]:
     yield DEFAULTS_HEAD.strip()
     for row in DEFAULTS:
         yield f"| {_code(row.written)} | {_code(repr(row.got))} |"
+    yield DEFAULTS_END
 
 
 def _results() -> Iterator[str]:

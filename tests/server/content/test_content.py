@@ -1,6 +1,10 @@
 import base64
 import datetime
+import ipaddress
+import re
+import sys
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -187,6 +191,9 @@ def test_a_ready_result_is_passed_on_if_it_keeps_the_promise() -> None:
         (Place, None, "expected object, got null"),
         (Stay, {"breakfast": True}, "- nights: is required"),
         (Any, Opaque(), "a result of type Opaque cannot be serialized as JSON"),
+        (Any, Fraction(1, 2), "a result of type Fraction cannot be serialized as JSON"),
+        (Any, [1j], "complex cannot be serialized as JSON"),
+        (Any, re.compile("a"), "Pattern cannot be serialized as JSON"),
         (Any, b"raw", r"bytes has no MIME type: return Blob\(data, mime_type\)"),
         (Any, [b"raw"], "bytes has no MIME type"),
         (Any, {"a": Opaque()}, "Opaque cannot be serialized as JSON"),
@@ -196,6 +203,14 @@ def test_a_ready_result_is_passed_on_if_it_keeps_the_promise() -> None:
 def test_a_result_that_breaks_the_promise_or_has_no_form_is_never_sent(annotation: Any, value: Any, words: str) -> None:
     with pytest.raises(BadResult, match=words):
         to_result(value, returning(annotation))
+
+
+def test_a_result_without_a_form_does_not_load_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold up the event loop."""
+    monkeypatch.delitem(sys.modules, "pydantic")
+    with pytest.raises(BadResult, match="IPv4Address cannot be serialized as JSON"):
+        to_result(ipaddress.IPv4Address("10.0.0.1"), returning(Any))
+    assert "pydantic" not in sys.modules
 
 
 def test_the_promise_can_be_switched_off() -> None:

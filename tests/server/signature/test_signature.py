@@ -1,10 +1,13 @@
+import dataclasses
 import datetime
 import decimal
 import enum
 import ipaddress
+import re
 import sys
 import uuid
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -372,6 +375,96 @@ def test_fields_of_a_pydantic_dataclass_and_markers_are_held_to_what_they_say() 
         booked.read({"x": {"seats": 0}})
     with pytest.raises(BadArguments, match=r"x: UUID version 4 expected"):
         taking(pydantic.UUID4).read({"x": "12345678-1234-5678-1234-567812345678"})
+
+
+class Loader(pydantic.BaseModel):
+    what: pydantic.ImportString[Any]
+
+
+class Crate(pydantic.BaseModel, Generic[T]):
+    items: list[T]
+
+
+class Late(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(defer_build=True)
+    loader: "Loader | None" = None
+
+
+@pydantic.dataclasses.dataclass
+class Loading:
+    what: pydantic.ImportString[Any]
+
+
+@dataclasses.dataclass
+class Plain:
+    what: pydantic.ImportString  # type: ignore[type-arg]
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        pydantic.ImportString,
+        Annotated[Any, pydantic.ImportString()],  # type: ignore[type-arg]
+        pydantic.ImportString[int] | None,
+        list[pydantic.ImportString],  # type: ignore[type-arg]
+        Loader,
+        Loader | Guest,
+        Late,
+        Crate[Loader],
+        Crate[pydantic.ImportString],  # type: ignore[type-arg]
+        pydantic.RootModel[pydantic.ImportString],  # type: ignore[type-arg]
+        Loading,
+        Plain,
+        pydantic.Json[pydantic.ImportString],  # type: ignore[type-arg,misc]
+        dict[str, Annotated[pydantic.ImportString[Any], pydantic.AfterValidator(str)]],
+    ],
+)
+def test_no_client_may_choose_a_module_to_import(annotation: Any) -> None:
+    with pytest.raises(TypeError, match="ImportString would let a client import any module") as told:
+        taking(annotation)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (re.Pattern, "Pattern has no JSON Schema"),
+        (list[re.Pattern[str]], "Pattern has no JSON Schema"),
+        (
+            Annotated[re.Pattern[str], pydantic.AfterValidator(str)],
+            "re.Pattern would let a client choose the regular expression",
+        ),
+        (pydantic.create_model("Search", what=re.Pattern[bytes]), "re.Pattern would let a client"),
+        (Fraction, "Fraction has no JSON Schema"),
+        (complex, "complex has no JSON Schema"),
+    ],
+)
+def test_patterns_and_numbers_that_json_has_not_are_refused(annotation: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        taking(annotation)
+
+
+def test_a_pattern_of_the_author_is_no_pattern_of_the_client() -> None:
+    code = Annotated[str, pydantic.StringConstraints(pattern="^a"), pydantic.AfterValidator(str.upper)]
+    assert taking(code).read({"x": "ab"}) == {"x": "AB"}
+
+
+class Diary(pydantic.BaseModel):
+    begin: pydantic.NaiveDatetime
+    told: pydantic.AwareDatetime
+
+
+def test_a_time_without_an_offset_is_taken_where_that_is_wanted() -> None:
+    noon = datetime.datetime(2026, 7, 28, 12)
+    assert taking(pydantic.NaiveDatetime).read({"x": "2026-07-28T12:00:00"}) == {"x": noon}
+    assert taking(list[pydantic.NaiveDatetime]).read({"x": ["2026-07-28T12:00:00"]}) == {"x": [noon]}
+    diary = taking(Diary)
+    found = diary.read({"x": {"begin": "2026-07-28T12:00:00", "told": "2026-07-28T12:00:00Z"}})
+    assert found["x"].begin == noon
+    with pytest.raises(BadArguments, match=r"x\.told: must be a date and time with its offset"):
+        diary.read({"x": {"begin": "2026-07-28T12:00:00", "told": "2026-07-28T12:00:00"}})
+    with pytest.raises(BadArguments, match="x: Input should not have timezone info"):
+        taking(pydantic.NaiveDatetime).read({"x": "2026-07-28T12:00:00Z"})
 
 
 def test_pydantic_is_not_needed_for_what_is_none_of_its_types(monkeypatch: pytest.MonkeyPatch) -> None:
