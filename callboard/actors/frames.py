@@ -167,8 +167,11 @@ def notification_frame(revision: Revision, method: str, params: Model) -> bytes:
 def custom_frame(method: str, params: Mapping[str, Any]) -> bytes:
     """Write a notification of an extension.
 
-    Raises ValueError for a name of the specification, or params that are too large, and what cannot be JSON.
+    Raises ValueError for a name that is of the specification or not ASCII (HTTP repeats it in a header), for params
+    that are too large, and what cannot be JSON.
     """
+    if not (method.isascii() and method.isprintable()):
+        raise ValueError(f"a method has a name of printable ASCII, which {method[:MAX_ID]!r} is not")
     if method in METHODS:
         raise ValueError(f"the specification has the method {method!r}: it cannot be sent as a custom notification")
     frame = write_members({"jsonrpc": "2.0", "method": method, **({"params": dict(params)} if params else {})})

@@ -76,6 +76,7 @@ class CountedTally(msgspec.Struct):
     late: Count
     early: dict[Second, Count]
     failed: dict[Second, Count]
+    refused: dict[Second, Count]
     counts: dict[str, Count]
 
 
@@ -138,6 +139,7 @@ def tally_of(written: CountedTally, last: int) -> Tally:
         found.seconds[second] = _histogram(counted, DIGITS_OF_A_SECOND)
     found.failed.update(_seconds(written.failed, last))
     found.early.update(dict(_seconds(written.early, last)))
+    found.refused.update(dict(_seconds(written.refused, last)))
     for kind, count in written.errors.items():
         name = words(kind)[:MAX_KIND]
         found.errors[name] += count

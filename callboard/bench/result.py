@@ -81,7 +81,8 @@ class BenchResult:
         first = math.ceil(float(self.settings.get("ramp") or 0))  # until then there is little to answer
         answered = {second for second, counted in self.tally.seconds.items() if counted.get_total_count()}
         answered |= self.tally.early.keys()  # an overloaded server still answers those of the warm-up
-        usual = self.tally.answers_so_far / max(len(answered), 1)
+        answered |= {second for second, count in self.tally.refused.items() if count}
+        usual = (self.tally.answers_so_far + self.tally.refused.total()) / max(len(answered), 1)
         silent = [second for second in range(first, int(self.seconds)) if second not in answered]
         spans: list[tuple[int, int]] = []
         for second in silent:

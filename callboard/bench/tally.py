@@ -33,6 +33,8 @@ MAX_EXAMPLE: Final = 300
 OTHERS: Final = "others"
 UNANSWERED: Final = "no response before the end"
 OVERDUE: Final = "not sent: too many requests in flight"
+ANSWERS: Final = ("ToolFailed", "ServerRefused", "HttpRefused", "BadAnswer")
+"""Errors that are answers of a server, by the beginning of their kind."""
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 
@@ -67,6 +69,8 @@ class Tally:
     """The text of the first error of each kind, where it has one."""
     failed: dict[int, int] = attrs.field(factory=dict)
     """Errors in each second."""
+    refused: Counter[int] = attrs.field(factory=Counter)
+    """How many of these errors the server answered: they are signs of life."""
     late: int = 0
     """How many of the latencies are of requests that were answered after the end. They count, but for the rate."""
     early: Counter[int] = attrs.field(factory=Counter)
@@ -110,6 +114,7 @@ class Tally:
             self.examples[kind] = " ".join(clean(text[:MAX_EXAMPLE]).split())
         self.errors[kind] += 1
         self.failed[int(at)] = self.failed.get(int(at), 0) + 1
+        self.refused[int(at)] += kind.startswith(ANSWERS)
 
     def add(self, other: "Tally") -> None:
         """Take in what another process counted in the same seconds."""
@@ -117,6 +122,7 @@ class Tally:
         self._add_errors(other)
         self.late += other.late
         self.early.update(other.early)
+        self.refused.update(other.refused)
         self.counts.update(other.counts)
         for label, counted in other.steps.items():
             self.step(label).add(counted)
@@ -192,6 +198,7 @@ class Tally:
             "late": self.late,
             "early": {str(second): count for second, count in sorted(self.early.items())},
             "failed": {str(second): count for second, count in sorted(self.failed.items())},
+            "refused": {str(second): count for second, count in sorted(self.refused.items()) if count},
             "counts": dict(self.counts),
             "steps": {label: counted.as_json() for label, counted in self.steps.items()},
         }
@@ -207,6 +214,7 @@ class Tally:
             late=int(written["late"]),
             early=Counter({int(second): int(count) for second, count in written.get("early", {}).items()}),
             failed={int(second): int(count) for second, count in written["failed"].items()},
+            refused=Counter({int(second): int(count) for second, count in written.get("refused", {}).items()}),
             counts=Counter(written.get("counts", {})),
             steps={label: cls.of_json(counted) for label, counted in written.get("steps", {}).items()},
         )

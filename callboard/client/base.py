@@ -246,10 +246,12 @@ class BaseClient:
         """Send a notification that the specification does not have, of an extension. A server that does not know it
         says nothing.
 
-        Raises ValueError for one of the specification, or one that is too large, and `ConnectionLost`.
+        Raises ValueError for one of the specification, a name that is not ASCII, or one that is too large, and
+        `ConnectionLost`.
         """
-        said = {**params, "_meta": dict(self._conversation.said())} if self._conversation.said() else params
-        await self._conversation.tell(method, custom_frame(method, said))
+        if said := self._conversation.said():
+            params["_meta"] = {**params.get("_meta", {}), **said}
+        await self._conversation.tell(method, custom_frame(method, params))
 
     async def ping(self, *, patience: Patience | None = None) -> None:
         """See that the server is there. A modern one is asked about itself: it has no ping."""

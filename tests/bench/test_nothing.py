@@ -122,6 +122,18 @@ def test_a_run_that_failed_is_never_called_better(
     assert json.loads(capsys.readouterr().out)["ratios"]["p50"] is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "silences"), [("ToolFailed", []), ("ServerRefused -31003", []), ("RequestTimedOut", [(2, 4)])]
+)
+def test_a_server_that_answers_by_errors_is_not_silent(kind: str, silences: list[tuple[int, int]]) -> None:
+    run = over(0, 1, 4, 5)
+    for _ in range(100):
+        run.tally.broke(kind, 2.5)
+        run.tally.broke(kind, 3.5)
+    assert list(run.silences) == silences
+    assert Tally.of_json(run.tally.as_json()).refused == +run.tally.refused
+
+
 @pytest.mark.finding("newcomer-B2")
 @pytest.mark.parametrize(
     ("run", "silences", "code"),

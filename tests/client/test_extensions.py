@@ -248,6 +248,8 @@ async def test_names_of_the_specification_and_what_is_no_extension_are_refused()
     async with connect(server) as client:
         with pytest.raises(ValueError, match="specification has the method 'notifications/progress'"):
             await client.notify("notifications/progress", progress=1)
+        with pytest.raises(ValueError, match="printable ASCII"):
+            await client.notify("org.example/\u00e9")
         with pytest.raises(ValueError, match="larger than"):
             await client.notify(FELT, much="x" * MAX_ANSWER)
         with pytest.raises(ValueError, match="specification"):

@@ -224,10 +224,12 @@ class Conversation:
         on_progress: OnProgress | None = None,
         on_told: OnChange | None = None,
         header_map: HeaderMap = NO_HEADERS,
+        revision: Revision | None = None,
     ) -> Model:
         """As `request`, but one round: the result may be a question.
 
-        *on_told* hears what a subscription has to say, which is what this request then is.
+        *on_told* hears what a subscription has to say, which is what this request then is. The answer is read in
+        *revision*, by default the one that the conversation then has.
         """
         hearer = (
             NOBODY
@@ -236,7 +238,6 @@ class Conversation:
         )
         body = self.body(method, params)
         body["_meta"] = {**body.get("_meta", {}), **self.said()}
-        revision = self.revision  # while a server is asked whether it is modern, it may change until the answer comes
         answer = await self.send(method, body, patience=patience, hearer=hearer, header_map=header_map)
         if on_told is not None and isinstance(answer, ResultResponse) and not answer.result:
             return Empty()  # a subscription that the server ended

@@ -82,41 +82,40 @@ class _Probe:
     conversation: Conversation
     found: Agreed | None = attrs.field(default=None, init=False)
     ended: trio.Event = attrs.field(factory=trio.Event, init=False)
-    handshake: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    """What is given up if the server is modern."""
 
     async def run(self) -> None:
         self.found = await _discover(self.conversation, None)
-        if self.found is not None:
-            self.handshake.cancel()
         self.ended.set()
+
+    async def wait(self) -> Agreed | None:
+        """What came of it so far, or comes of it before long."""
+        with trio.move_on_after(PROBE_TIME):
+            await self.ended.wait()
+        return self.found
 
 
 async def _agree_on_pipe(conversation: Conversation) -> Agreed:
     """Ask whether the server is modern, and begin the handshake as well if it keeps silent.
 
-    A legacy server may not answer a method that it does not know, and a modern one may take long to start. Once it has
-    started, it answers in the order of the questions, and the first one decides.
+    A legacy server may not answer a method that it does not know, and a modern one may take long to start. A server
+    that accepts the handshake has begun a legacy session, whatever it answers to the probe; of one that refuses it,
+    the probe decides.
     """
-    probe, result, refused = _Probe(conversation), None, None
     async with own_nursery(takes_first=True) as nursery:
+        probe = _Probe(conversation)
         nursery.start_soon(probe.run)
-        with trio.move_on_after(PROBE_TIME):
-            await probe.ended.wait()
-        if probe.found is None:
+        found, refused = await probe.wait(), None
+        if found is None:
             try:
-                with probe.handshake:
-                    result = await _initialize(conversation, max(LEGACY))
+                result = await _initialize(conversation, max(LEGACY))
             except ServerRefused as error:
-                refused = error
-                await probe.ended.wait()
-            await trio.lowlevel.checkpoint()  # both may have been answered at once
+                found, refused = await probe.wait(), error
         nursery.cancel_scope.cancel()
-    if probe.found is not None:
-        conversation.revision = probe.found.revision
-        return probe.found
-    if result is None:
-        raise _refused(refused) if refused is not None else CannotConnect("the server did not answer the handshake")
+    if found is not None:
+        conversation.revision = found.revision
+        return found
+    if refused is not None:
+        raise _refused(refused)
     return await _begin(conversation, result)
 
 
@@ -129,7 +128,8 @@ async def _discover(conversation: Conversation, wanted: Revision | None) -> Agre
     conversation.revision = wanted or LATEST
     for _ in range(2):
         try:
-            result = await conversation.once("server/discover", RequestParams(), patience=HANDSHAKE)
+            asked = conversation.revision  # a handshake may be begun meanwhile, in another
+            result = await conversation.once("server/discover", RequestParams(), patience=HANDSHAKE, revision=asked)
         except (ServerRefused, HttpRefused) as refused:
             code, data = refusal(refused)
             named = _supported(code, data)
@@ -200,7 +200,7 @@ async def _initialize(conversation: Conversation, wanted: Revision) -> Initializ
     params = InitializeRequestParams(
         protocol_version=wanted.value, capabilities=_answered(conversation), client_info=conversation.info
     )
-    result = await conversation.once("initialize", params, patience=HANDSHAKE)
+    result = await conversation.once("initialize", params, patience=HANDSHAKE, revision=wanted)
     if not isinstance(result, InitializeResult):
         raise BadAnswer("invalid response to initialize")
     return result

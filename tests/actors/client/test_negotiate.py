@@ -4,8 +4,7 @@ from typing import Any, Final
 
 import pytest
 import trio
-import trio.testing
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Server
 from callboard.client import connect
@@ -27,6 +26,8 @@ def nothing_known() -> None:
 def agreed(revision: Revision) -> Json:
     return {"protocolVersion": revision.value, "capabilities": EVERYTHING, "serverInfo": INFO}
 
+
+MODERN_ONLY: Final[Json] = {"supportedVersions": [R5.value], "capabilities": {}, "ttlMs": 0, "cacheScope": "public"}
 
 # On a pipe.
 
@@ -88,31 +89,49 @@ async def test_a_modern_server_that_was_silent_because_it_took_long_to_start_is_
         assert trio.current_time() == 10
 
 
-@pytest.mark.parametrize("is_together", [False, True])
-async def test_a_slow_server_that_knows_both_eras_is_spoken_to_as_a_modern_one(
-    is_together: bool, autojump_clock: MockClock
+@pytest.mark.parametrize("first", ["server/discover", "initialize"])
+async def test_a_slow_server_that_accepts_the_handshake_has_begun_a_legacy_session(
+    first: str, autojump_clock: MockClock
 ) -> None:
     heard: list[str] = []
 
     async def play(puppet: Puppet) -> None:
         await trio.sleep(10)
         asked = [await puppet.hear("server/discover"), await puppet.hear("initialize")]
-        answers: list[Json] = [
-            {"supportedVersions": [R5.value], "capabilities": {}, "ttlMs": 0, "cacheScope": "public"},
-            agreed(R4),
-        ]
-        for request, answer in zip(asked, answers, strict=True):
-            await puppet.answer(request, **answer)
-            if not is_together:
-                await trio.testing.wait_all_tasks_blocked()
-        heard.append((await puppet.hear())["method"])
+        for request in sorted(asked, key=lambda request: request["method"] != first):
+            await puppet.answer(request, **(agreed(R4) if request["method"] == "initialize" else MODERN_ONLY))
+        while True:
+            heard.append((await puppet.hear())["method"])
+
+    async with connect(played(play, meets=False)) as client:
+        assert client.revision == R4
+        assert trio.current_time() == 10
+        await wait_all_tasks_blocked()
+    assert heard[-1] == "notifications/initialized"
+
+
+async def test_a_slow_modern_server_that_refuses_the_handshake_first_is_waited_for(autojump_clock: MockClock) -> None:
+    async def play(puppet: Puppet) -> None:
+        asked = [await puppet.hear("server/discover"), await puppet.hear("initialize")]
+        await puppet.refuse(asked[1], -32022)
+        await trio.sleep(1)
+        await puppet.answer(asked[0], **MODERN_ONLY)
 
     async with connect(played(play, meets=False)) as client:
         assert client.revision == R5
-        assert trio.current_time() == 10
-        with trio.move_on_after(1):
-            await client.tools()
-    assert heard == ["tools/list"]  # and not that the session of the handshake has begun
+        assert trio.current_time() == 6
+
+
+async def test_a_server_that_refuses_the_handshake_and_does_not_say_that_it_is_modern_is_given_up_soon(
+    autojump_clock: MockClock,
+) -> None:
+    async def play(puppet: Puppet) -> None:
+        await puppet.refuse(await puppet.hear("initialize"), -32600, "not now")
+
+    with pytest.raises(CannotConnect, match="refused the handshake: not now"):
+        async with connect(played(play, meets=False)):
+            pass
+    assert trio.current_time() == 10
 
 
 @pytest.mark.requirement("M061", "M086")
