@@ -76,8 +76,8 @@ class CountedTally(msgspec.Struct):
     late: Count
     early: dict[Second, Count]
     failed: dict[Second, Count]
-    refused: dict[Second, Count]
     counts: dict[str, Count]
+    refused: dict[Second, Count] = msgspec.field(default_factory=dict)
 
 
 class Counted(msgspec.Struct, tag="counted"):
