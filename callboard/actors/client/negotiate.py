@@ -24,8 +24,10 @@ from callboard.codecs.revisions import (
     ServerCapabilities,
 )
 from callboard.errors import (
+    DRAINING,
     HEADER_MISMATCH,
     MISSING_CLIENT_CAPABILITY,
+    OVERLOADED,
     UNSUPPORTED_PROTOCOL_VERSION,
     BadAnswer,
     CannotConnect,
@@ -42,6 +44,9 @@ HANDSHAKE: Final = Patience(timeout=30.0, cap=30.0)
 
 _MODERN_CODES: Final = frozenset((HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION))
 _SNAPSHOT_CODES: Final = frozenset((-32004,))  # what -32022 was called before it was published
+_BUSY_CODES: Final = frozenset((OVERLOADED, DRAINING))
+_BUSY_STATUSES: Final = frozenset((429, 502, 503, 504))
+"""What a server, or a proxy in front of it, says of the moment, and not of the revisions that it knows."""
 _READ_SUPPORTED = msgspec.json.Decoder(dict[str, Raw])
 _READ_NAMES = msgspec.json.Decoder(list[str])
 
@@ -124,7 +129,10 @@ def _refused(refused: ServerRefused) -> CannotConnect:
 
 
 async def _discover(conversation: Conversation, wanted: Revision | None) -> Agreed | None:
-    """Ask a modern server about itself; None if it is a legacy one."""
+    """Ask a modern server about itself; None if it is a legacy one.
+
+    Raises `CannotConnect`, what the link raises, and the refusal of a server that is too busy to say.
+    """
     conversation.revision = wanted or LATEST
     for _ in range(2):
         try:
@@ -132,6 +140,8 @@ async def _discover(conversation: Conversation, wanted: Revision | None) -> Agre
             result = await conversation.once("server/discover", RequestParams(), patience=HANDSHAKE, revision=asked)
         except (ServerRefused, HttpRefused) as refused:
             code, data = refusal(refused)
+            if code in _BUSY_CODES or getattr(refused, "status", 0) in _BUSY_STATUSES:
+                raise
             named = _supported(code, data)
             better = max(MODERN & named, default=None)
             if better is None or wanted is not None:

@@ -311,6 +311,38 @@ async def test_other_refusals_say_nothing_about_the_kind_and_are_told_as_they_ar
                 pass
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_server_that_is_busy_for_a_moment_is_not_taken_for_an_old_one(
+    status: int, autojump_clock: MockClock
+) -> None:
+    async def handle(reply: Reply) -> None:
+        if len(here.seen) == 1:
+            await reply.whole(status, b"later", "text/plain", retry_after="1")
+        else:
+            await modern(nothing_unasked)(reply)
+
+    async with web(handle) as here:
+        with pytest.raises(CannotConnect, match=f"HTTP {status}: later"):
+            async with connect(here.ways(pair=True, key="here")):
+                pass
+        assert MEMORY.recall("here") is None
+        async with connect(here.ways(pair=True, key="here")) as client:
+            assert client.revision == R5
+
+
+@pytest.mark.parametrize("code", [-31003, -31004])
+async def test_a_server_on_a_pipe_that_is_busy_is_not_taken_for_an_old_one(
+    code: int, autojump_clock: MockClock
+) -> None:
+    async def play(puppet: Puppet) -> None:
+        await puppet.refuse(await puppet.hear(), code, "later")
+        await puppet.hear("never")
+
+    with pytest.raises(CannotConnect, match="later"):
+        async with connect(played(play, meets=False)):
+            pass
+
+
 async def test_a_server_that_is_nothing_of_the_kind_is_told_by_its_first_answer(autojump_clock: MockClock) -> None:
     async def handle(reply: Reply) -> None:
         await reply.whole(404, b"<h1>Not found</h1>", "text/html")
