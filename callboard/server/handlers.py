@@ -168,9 +168,9 @@ class ServerOffer:
             known = self._declared[revision] = offered, found
         return known[1]
 
-    def hear(self, notification: Notification, _: Terms | None, __: SessionKey) -> bool:
+    def hear(self, notification: Notification, terms: Terms | None, _: SessionKey) -> bool:
         """Tell the extensions of a notification. False if none of them knows it."""
-        return self._listeners.hear(notification.method, notification.members)
+        return self._listeners.hear_client(notification, terms)
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         entry = self._registry.tools.entries.get(route.name or "") if method == "tools/call" else None

@@ -29,7 +29,7 @@ from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.extensions import AddedMethod
 from callboard.actors.server.offer import Instant
 from callboard.actors.server.task_store import TaskStore
-from callboard.actors.terms import modern_terms
+from callboard.actors.terms import Terms, modern_terms
 from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.bridge.definitions import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from callboard.codecs.bridge.results import COMPLETE, Forwarded
@@ -70,7 +70,7 @@ class BrokerExtensions(Protocol):
     methods: Mapping[str, AddedMethod]
 
     def declared(self, revision: Revision, capabilities: ServerCapabilities) -> ServerCapabilities: ...
-    def hear(self, notification: Notification) -> bool: ...
+    def hear(self, notification: Notification, terms: Terms | None) -> bool: ...
 
 
 @attrs.define(eq=False)

@@ -96,7 +96,7 @@ class BrokerPaths:
     def _hear(self, offer: BrokerOffer, notification: Notification, terms: Terms | None, session: SessionKey) -> bool:
         """A notification of a client that the specification does not have: for an extension of the broker, or for each
         backend that it may be for."""
-        if offer.own is not None and offer.own.hear(notification):
+        if offer.own is not None and offer.own.hear(notification, terms):
             return True
         rules, caller = self.host.rules, ANONYMOUS if terms is None else terms.caller
         frame = write_members({"jsonrpc": "2.0", "method": notification.method, "params": notification.members})
