@@ -105,7 +105,8 @@ async def test_middleware_stands_before_methods_of_extensions_also_of_mounted_se
         async def look(ctx: Context, go_on: GoOn) -> Model:
             seen.append((name, ctx.method))
             result: Any = await go_on()
-            return attrs.evolve(result, extra={**result.extra, "by": name})
+            changed: Model = attrs.evolve(result, extra={**result.extra, "by": name})
+            return changed
 
     for server, name in ((front, "front"), (middle, "middle"), (inner, "inner")):
         watch(server, name)
