@@ -260,7 +260,7 @@ class CannotConnect(CallboardError):
 
 
 class InvalidTarget(CannotConnect):
-    """What was named is no server: no URL, file, module, entry or command."""
+    """What was named is no server: a malformed URL, or a file, module, name or entry that is not there."""
 
 
 class ServerRefused(RequestFailed):

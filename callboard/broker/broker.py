@@ -97,9 +97,9 @@ class Broker(Served):
         takes them. It is ready when *any* backend is up, or *all*. *extensions* and *experimental*
         capabilities of these names, which may be shell patterns, cross both ways, as MCP Apps (`ui`) do in
         any case; an `Extension` among them is the broker's own: it declares it, and serves its methods. *profiles* are
-        served at paths of their own, as each backend is. *interceptors* stand around each request and list, the first
-        one outermost, and find *interceptor_headers* of a client's HTTP request in `ctx.headers`. With *tool_search*
-        clients are shown `search_tools` and `call_tool` in the place of all tools."""
+        served at paths of their own, as each backend is. *interceptors* stand around each request, list and method of
+        an extension, the first one outermost, and find *interceptor_headers* of a client's HTTP request in
+        `ctx.headers`. With *tool_search* clients are shown `search_tools` and `call_tool` in the place of all tools."""
         self.info = Implementation(name=name, version=version)
         self.revisions = frozenset(revisions)
         self.specs: dict[str, BackendSpec] = {spec.name: spec for spec in backends}

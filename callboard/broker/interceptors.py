@@ -1,8 +1,8 @@
 """Interceptors: middleware of a broker, loaded from the files that its configuration names.
 
-An interceptor is written as the middleware of a server is, and stands before the same requests and lists, and before
-those about tasks. It sees the results of backends as models. A result that it hands on untouched goes out as the bytes
-that the backend sent.
+An interceptor is written as the middleware of a server is, and stands before the same requests, lists and methods of
+extensions, also those that go on to a server, and before requests about tasks. It sees the results of backends as
+models. A result that it hands on untouched goes out as the bytes that the backend sent.
 """
 
 import inspect
@@ -18,12 +18,12 @@ from callboard.actors.server.exchange import Exchange, Handler
 from callboard.broker.no_news import NO_NEWS
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.members import raw, write_members
-from callboard.codecs.revisions import Model, read_result, write_result
+from callboard.codecs.revisions import METHODS, Model, read_result, write_result
 from callboard.errors import CannotServe, PeerError, RequestFailed
 from callboard.server.context import Context
 from callboard.server.faults import log_failure
 from callboard.server.load import load_name, split_target
-from callboard.server.middleware import Middleware, checked, guarded, through
+from callboard.server.middleware import Middleware, checked, guarded, read_added, through, written
 
 _RESULT_OF: Final[Mapping[str, str]] = {"tasks/result": "tools/call"}
 """Methods with the result of another one."""
@@ -81,7 +81,11 @@ class _Results:
         if not isinstance(outcome, Forwarded):
             model: Model = outcome
             return model
-        model = read_result(exchange.terms.revision, _kind(exchange), write_members(outcome.members))
+        revision, kind = exchange.terms.revision, _kind(exchange)
+        is_added = kind not in METHODS
+        model = (
+            read_added(revision, outcome) if is_added else read_result(revision, kind, write_members(outcome.members))
+        )
         self._known[:] = [(model, outcome)]
         return model
 
@@ -91,6 +95,8 @@ class _Results:
             if known is model:
                 sent: Outcome = outcome
                 return sent
+        if isinstance(model, Model) and exchange.request.method not in METHODS:
+            return written(exchange.terms.revision, model)
         if isinstance(model, Model) and exchange.request.method in _RESULT_OF:
             said = write_result(exchange.terms.revision, _kind(exchange), model)
             return Forwarded({name: raw(value) for name, value in said.items()})

@@ -9,6 +9,7 @@ import trio
 from callboard.actors.broker.custom_told import OWN_METHODS
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.extensions import AddedMethod
+from callboard.actors.terms import Terms
 from callboard.broker.no_news import NoNews
 from callboard.codecs.bridge.transparent import OWN
 from callboard.codecs.envelope import Notification
@@ -56,9 +57,9 @@ class OwnExtensions:
             capabilities = one.declared(revision, capabilities)
         return capabilities
 
-    def hear(self, notification: Notification) -> bool:
-        """Tell them of a notification. False if none of them knows it."""
-        return self._listeners.hear(notification.method, notification.members)
+    def hear(self, notification: Notification, terms: Terms | None) -> bool:
+        """Tell them of a notification of a client with these *terms*. False if none of them knows it."""
+        return self._listeners.hear_client(notification, terms)
 
 
 def patterns_and_own(given: Iterable[str | Extension]) -> tuple[tuple[str, ...], tuple[Extension, ...]]:

@@ -82,12 +82,14 @@ def _named(text: str) -> "Remote | Command | Server":
         return Remote(url=text)
     if is_entry(text):
         return read_entry(text)
-    from callboard.server.load import is_module_target, load_server  # with all that a server needs
+    from callboard.server.load import NoSuchServer, is_module_target, load_server  # with all that a server needs
 
     if ".py" not in text and not (":" in text and is_module_target(text)):
         raise no_target(text)
     try:
         return load_server(text)
+    except NoSuchServer as error:
+        raise InvalidTarget(str(error)) from None
     except CannotServe as error:
         raise CannotConnect(str(error)) from None
 

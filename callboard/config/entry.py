@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from callboard.config.remote import Remote
-from callboard.errors import CannotConnect
+from callboard.errors import InvalidTarget
 
 if TYPE_CHECKING:
     from callboard.server.server import Server
@@ -22,10 +22,11 @@ def is_entry(text: str) -> bool:
 
 
 def read_entry(text: str) -> "Command | Remote | Server":
-    """The server that *text* names; without a name the only one. Raises `CannotConnect`, in one line."""
+    """The server that *text* names; without a name the only one. Raises `CannotConnect`, and `InvalidTarget` if
+    it is not there, in one line."""
     named = _NAMED.fullmatch(text)
     if named is None:
-        raise CannotConnect(f"{text[:200]!r} is not a server of a configuration file: expected FILE.json#NAME")
+        raise InvalidTarget(f"{text[:200]!r} is not a server of a configuration file: expected FILE.json#NAME")
     from callboard.config.entry_reader import read_named  # with all of a broker's settings, which a URL does without
 
     return read_named(Path(named["file"]).expanduser(), named["name"])

@@ -9,23 +9,26 @@ from callboard.config.reader import Place
 from callboard.config.remote import Remote
 from callboard.config.report import BadConfiguration, Mistake
 from callboard.config.target import read_target
-from callboard.errors import CannotConnect, CannotServe
+from callboard.errors import CannotConnect, CannotServe, InvalidTarget
 from callboard.server.server import Server
 from callboard.transports.client.process import Command
 
 
 def read_named(file: Path, name: str | None) -> Command | Remote | Server:
-    """The server of that *name*; without one the only server. Raises `CannotConnect`, in one line."""
+    """The server of that *name*; without one the only server. Raises `CannotConnect`, and `InvalidTarget` if it is not
+    there, in one line."""
+    if not file.exists():
+        raise InvalidTarget(f"{file}: No such file or directory")
     try:
         _, servers = read_servers(file)
     except BadConfiguration as error:
         raise CannotConnect(_about_file(error.mistakes[0])) from None
     if not name:
         if len(servers) != 1:
-            raise CannotConnect(f"{file} has {len(servers)} servers; choose one: {file}#{'|'.join(servers)}")
+            raise InvalidTarget(f"{file} has {len(servers)} servers; choose one: {file}#{'|'.join(servers)}")
         name = next(iter(servers))
     if name not in servers:
-        raise CannotConnect(f"no server {name[:100]!r} in {file}; it has: {', '.join(servers) or 'none'}")
+        raise InvalidTarget(f"no server {name[:100]!r} in {file}; it has: {', '.join(servers) or 'none'}")
     return _target(servers[name], f"{file}#{name}")
 
 

@@ -138,8 +138,17 @@ class MountedRuns:
     """Each with the server that it is mounted in."""
 
     def added(self) -> Mapping[str, AddedMethod]:
-        """The methods of their extensions."""
-        return {name: method for _, _, offer in self.offers for name, method in offer.added.items()}
+        """The methods of their extensions, with the middlewares of all that stands before each but the server in
+        front."""
+        mounted = {id(offer.server): (parent, offer) for _, parent, offer in self.offers}
+        found: dict[str, AddedMethod] = {}
+        for _, above, offer in self.offers:
+            methods = offer.added
+            while id(above) in mounted:
+                above, outer = mounted[id(above)]
+                methods = outer.around_added(methods)
+            found.update(methods)
+        return found
 
     def begin(self, host: Host, cursors: Seal) -> None:
         for mount, parent, offer in self.offers:

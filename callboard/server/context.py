@@ -202,7 +202,7 @@ class Context:
     @property
     def method(self) -> str:
         """The method: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`. A middleware also stands
-        before `tools/list`, `resources/list`, `resources/templates/list` and `prompts/list`."""
+        before `tools/list`, `resources/list`, `resources/templates/list`, `prompts/list` and methods of extensions."""
         return self._exchange.request.method
 
     @property

@@ -80,8 +80,8 @@ class Extension:
     ```
 
     The signature of a method's function is what its params must be, as of a tool; what it returns is the result, an
-    object. With *needs_client*, a modern client has to declare the extension before it may use a method. Subclasses
-    for servers may override `declared`, `attach` and `added`.
+    object. With *needs_client*, a modern client has to declare the extension before it may use a method, or be heard.
+    Subclasses for servers may override `declared`, `attach` and `added`.
 
     In `connect(target, extensions=[echo])` it is a client's: its functions hear notifications of the server, and answer
     requests of a legacy server, but for methods that take a `Context`. A modern server has no way to ask.

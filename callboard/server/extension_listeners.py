@@ -8,6 +8,9 @@ import msgspec
 import trio
 
 from callboard.actors.rate import Rate, RateLimit
+from callboard.actors.server.extensions import has_declared
+from callboard.actors.terms import Terms
+from callboard.codecs.envelope import Notification
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import Members, write_members
 from callboard.errors import PeerError
@@ -35,7 +38,16 @@ class ExtensionListeners:
 
     def hear(self, method: str, params: Members) -> bool:
         """Tell them of a notification. False if none of them knows it, or it has more values than may be read."""
-        listeners = [one.notifications[method] for one in self.extensions if method in one.notifications]
+        return self._tell(self.extensions, method, params)
+
+    def hear_client(self, notification: Notification, terms: Terms | None) -> bool:
+        """As `hear`, of a client with these *terms*, if it has said any. An extension that its clients must declare
+        hears of no other."""
+        hearing = [one for one in self.extensions if not one.needs_client or _may_use(terms, one.id)]
+        return self._tell(hearing, notification.method, notification.members)
+
+    def _tell(self, extensions: Sequence[Extension], method: str, params: Members) -> bool:
+        listeners = [one.notifications[method] for one in extensions if method in one.notifications]
         try:
             for listener in listeners:
                 check_modelled(params)
@@ -57,3 +69,10 @@ class ExtensionListeners:
         else:
             self._left_out += 1
         drop_frames(error)
+
+
+def _may_use(terms: Terms | None, extension: str) -> bool:
+    """Whether a client may use an extension that modern clients must declare."""
+    if terms is None:
+        return False
+    return not terms.revision.dialect.has_extensions or has_declared(terms.capabilities, extension)

@@ -64,7 +64,7 @@ from callboard.server.context import Context, InputRequired, News
 from callboard.server.extension import Extension, ExtensionRun, added_by
 from callboard.server.extension_listeners import ExtensionListeners
 from callboard.server.faults import exited, log_failure
-from callboard.server.middleware import Middleware, Serve, as_model, checked, guarded, through
+from callboard.server.middleware import Middleware, Serve, checked, guarded, layered_methods, modelled, through
 from callboard.server.registry import (
     CacheHint,
     E,
@@ -85,7 +85,6 @@ THREADS: Final = 40
 
 MAX_VALUES: Final = 100
 """Most candidates of one completion. The specification's limit."""
-
 
 _CALL: Final = frozenset(("name", "arguments", "_meta"))
 _BRACE: Final = ord("{")
@@ -149,7 +148,7 @@ class ServerOffer:
         run = ExtensionRun(server=server, lifespan=lifespan, limiter=self._limiter, guard=self.guard)
         for one in server.extensions:
             self.handlers = {name: one.around(run, name, handler) for name, handler in self.handlers.items()}
-        self.added: Mapping[str, AddedMethod] = added_by(server.extensions, run)
+        self.added: Mapping[str, AddedMethod] = self.around_added(added_by(server.extensions, run))
         stores = (run.kept[one.id] for one in server.extensions if isinstance(run.kept.get(one.id), TaskStore))
         self.task_store: TaskStore | None = next(stores, None)
         self._listeners = ExtensionListeners(server.extensions)
@@ -168,9 +167,9 @@ class ServerOffer:
             known = self._declared[revision] = offered, found
         return known[1]
 
-    def hear(self, notification: Notification, _: Terms | None, __: SessionKey) -> bool:
+    def hear(self, notification: Notification, terms: Terms | None, _: SessionKey) -> bool:
         """Tell the extensions of a notification. False if none of them knows it."""
-        return self._listeners.hear(notification.method, notification.members)
+        return self._listeners.hear_client(notification, terms)
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         entry = self._registry.tools.entries.get(route.name or "") if method == "tools/call" else None
@@ -381,10 +380,12 @@ class ServerOffer:
     def _layered(self, handler: Serve) -> Serve:
         """A handler with the middlewares around it, for callers that may use what they ask for."""
 
-        async def modelled(exchange: Exchange) -> Model:
-            return as_model(await handler(exchange))
+        inner = partial(modelled, handler)
+        return self._guarded(checked(through(self._server.middlewares, inner, self._context), self.guard))
 
-        return self._guarded(checked(through(self._server.middlewares, modelled, self._context), self.guard))
+    def around_added(self, methods: Mapping[str, AddedMethod]) -> Mapping[str, AddedMethod]:
+        """*methods* of extensions, with the middlewares around them."""
+        return layered_methods(methods, self._layered) if self._server.middlewares else methods
 
     def _context(self, exchange: Exchange) -> Context:
         return Context(exchange, self._server, self._lifespan)

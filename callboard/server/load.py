@@ -13,6 +13,11 @@ from callboard.server.faults import traceback_of
 from callboard.server.misuse import RunsTooEarly, loading
 from callboard.server.server import Server
 
+
+class NoSuchServer(CannotServe):
+    """What a target names is not there: no such file, module or name, or no server by that name."""
+
+
 DEFAULT_NAME: Final = "server"
 
 _MODULE: Final = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?::(?P<name>[^\W\d]\w*))?")
@@ -27,7 +32,7 @@ def load_server(target: str, *, is_module: bool = False) -> Server:
     if is_module or is_module_target(target):
         named = _MODULE.fullmatch(target)
         if named is None:
-            raise CannotServe(f"{target[:200]!r} is not a module: expected package.module or package.module:NAME")
+            raise NoSuchServer(f"{target[:200]!r} is not a module: expected package.module or package.module:NAME")
         return _server(_import(named["module"], Path.cwd()), named["module"], named["name"])
     file, name = split_target(target)
     return _server(_load(file), str(file), name)
@@ -56,7 +61,7 @@ def split_target(target: str) -> tuple[Path, str | None]:
         return Path(target), None
     file, colon, name = target.rpartition(":")
     if not colon or not name.isidentifier():
-        raise CannotServe(
+        raise NoSuchServer(
             f"{target[:200]!r} is not a Python server: expected FILE.py, FILE.py:NAME or package.module:NAME"
         )
     return Path(file), name
@@ -71,16 +76,16 @@ def _server(module: ModuleType, title: str, name: str | None) -> Server:
     if not hasattr(module, wanted):
         there = f"; choose one of: {', '.join(f'{title}:{one}' for one in servers)}" if servers else ""
         has = "several servers" if name is None and servers else f"no {wanted!r}" if servers else "no server"
-        raise CannotServe(f"{title} has {has}{there}")
+        raise NoSuchServer(f"{title} has {has}{there}")
     found = getattr(module, wanted)
     if not isinstance(found, Server):
-        raise CannotServe(f"{title}:{wanted} is not a callboard.Server but {type(found).__name__}")
+        raise NoSuchServer(f"{title}:{wanted} is not a callboard.Server but {type(found).__name__}")
     return found
 
 
 def _load(file: Path) -> ModuleType:
     if not file.is_file():
-        raise CannotServe(f"{file}: no such file")
+        raise NoSuchServer(f"{file}: no such file")
     path = file.resolve()
     if (path.parent / "__init__.py").is_file():
         return _load_of_package(file, path)
@@ -123,7 +128,7 @@ def _import(name: str, root: Path) -> ModuleType:
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise CannotServe(f"{name}: no such module in {root}, nor installed") from None
+            raise NoSuchServer(f"{name}: no such module in {root}, nor installed") from None
         raise _failed(name, error) from None
     except (Exception, SystemExit) as error:
         raise _failed(name, error) from None

@@ -1,17 +1,23 @@
-"""Middleware: functions of an author's around every call, read, prompt, completion and list.
+"""Middleware: functions of an author's around every call, read, prompt, completion, list and method of an extension.
 
 Each is given the context of the request and a function that goes on: to the next middleware, and at last to the
 handler. What the function returns is the result, and what the middleware returns is the answer. The first one added is
 outermost. A server without any has none of this on the way of a call.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+import attrs
+
 from callboard.actors.frames import Outcome
-from callboard.actors.server.exchange import Exchange
-from callboard.codecs.revisions import CallToolResult, Model, TextContent
+from callboard.actors.server.exchange import Exchange, Handler
+from callboard.actors.server.extensions import AddedMethod
+from callboard.codecs.bridge.results import Forwarded
+from callboard.codecs.bridge.tasks import ABOUT_TASKS
+from callboard.codecs.members import raw, write_members
+from callboard.codecs.revisions import METHODS, CallToolResult, Model, Result, Revision, TextContent, read, write
 from callboard.codecs.revisions.calls import Structured
 from callboard.errors import HandlerFailed, InvalidParams, ResourceNotFound
 from callboard.server.content.errors import ToolError
@@ -83,6 +89,43 @@ def checked(serve: Serve, guard: Callable[[Exchange], None]) -> Serve:
         return serve(exchange)
 
     return serve_checked
+
+
+def layered_methods(methods: Mapping[str, AddedMethod], layer: Callable[[Serve], Serve]) -> Mapping[str, AddedMethod]:
+    """*methods* of extensions with a *layer* around them, but for those about tasks: of a task, the call itself has
+    gone through it."""
+    return {
+        name: one if is_of_tasks(name) else attrs.evolve(one, handler=_written(layer(one.handler)))
+        for name, one in methods.items()
+    }
+
+
+def is_of_tasks(method: str) -> bool:
+    """Whether an extension's method is one about tasks."""
+    return method in ABOUT_TASKS or method in METHODS
+
+
+def _written(serve: Serve) -> Handler:
+    async def serve_written(exchange: Exchange) -> Outcome:
+        return written(exchange.terms.revision, await serve(exchange))
+
+    return serve_written
+
+
+def written(revision: Revision, result: Model) -> Forwarded:
+    """The result of a method of an extension, as it goes out: the specification has no shape for it."""
+    return Forwarded({name: raw(value) for name, value in write(revision, result).items()})
+
+
+def read_added(revision: Revision, result: Forwarded) -> Result:
+    """The result of a method of an extension as middlewares expect it: its members are `extra`."""
+    return read(revision, Result, write_members(result.members), at="result")
+
+
+async def modelled(handler: Serve, exchange: Exchange) -> Model:
+    """Serve a request, with the result as middlewares expect it."""
+    result = await handler(exchange)
+    return read_added(exchange.terms.revision, result) if isinstance(result, Forwarded) else as_model(result)
 
 
 def as_model(result: Model | Structured | str) -> Model:

@@ -344,7 +344,7 @@ class Server(Decorators, Served):
                 log.warning("completes_nothing", server=self.info.name, prompt_or_template=of, argument=argument)
             self.registry.cursors = Seal(lot.ring, "cursor")  # workers share the ring: any of them goes on with a list
             offer = ServerOffer(self, value, around_lists(self, self.mounts.below))
-            offer.added = {**mounted.added(), **offer.added}
+            offer.added = {**offer.around_added(mounted.added()), **offer.added}
             host = Host(offer, root, lot, cap=self.timeout, meters=meters, reports=reports)
             host.hear, host.on_session, host.passes = offer.hear, self._watch, self.mounts.all_headers()
             self._hosts.add(host)

@@ -32,7 +32,6 @@ from callboard.codecs.http.access import EVERYONE
 from callboard.codecs.http.head import Head
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import MODERN
-from callboard.codecs.routing import read_route
 from callboard.config import BackendSpec, OpenApiTarget, PythonTarget, Remote
 from callboard.config.front import FrontSettings
 from callboard.config.loading import loaded, skip_reason
@@ -343,7 +342,7 @@ class KeptBackend(Actor[Never]):
         if self.endpoint is None:
             return
         if told.method != CANCELLED:  # of an extension: the worker knows that it crosses
-            self.endpoint.modern.hear(told, read_route(told), caller_of_key(principal))
+            self.endpoint.modern.hear(told, caller_of_key(principal))
             return
         try:
             said = _read_withdrawal(write_members(told.members))

@@ -12,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard import Server
 from callboard.actors.broker.custom import MAX_NOTICE
 from callboard.actors.broker.custom_told import MAX_METHOD
+from callboard.actors.broker.leases import LINGER
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.rules import AccessRules, Condition, Rule
 from callboard.actors.server.host import Host
@@ -263,6 +264,38 @@ async def test_what_a_modern_server_says_during_a_request_reaches_no_other_clien
         await other.request("ping")
         assert mine.notifications("notifications/com.example/now") == [{"glad": 1}]
         assert other.notifications("notifications/com.example/now") == []
+
+
+@pytest.mark.parametrize("way", ["cancelled", "timed out"])
+@pytest.mark.parametrize(("others", "soon"), [("alice", [1]), ("bob", [])])
+async def test_a_request_that_was_given_up_counts_for_a_moment_more(
+    autojump_clock: MockClock, others: str, soon: list[int], way: str
+) -> None:
+    back, now = moody(R5), "notifications/com.example/now"
+    async with (
+        brokered(backend(back.ways, timeout=3.0), extensions=[MOOD]) as host,
+        peer(host, R5, capabilities=HAS_MOOD, principal="alice") as first,
+        peer(host, R5, capabilities=HAS_MOOD, principal=others) as second,
+    ):
+        asked = await first.begin("tools/call", name="book", arguments={})
+        await back.hear()
+        if way == "cancelled":
+            await first.say({"method": "notifications/cancelled", "params": {"requestId": asked}})
+        else:
+            with pytest.raises(Refusal, match="timed out"):
+                await first.finish(asked)
+        await wait_all_tasks_blocked()
+        heard: list[list[Any]] = []
+        for number in (1, 2):
+            asked = await second.begin("tools/call", name="book", arguments={})
+            line, call = await back.hear("tools/call")
+            await line.tell(now, number=number)
+            await line.answer(call, content=[])
+            await second.finish(asked)
+            heard.append([one["number"] for one in second.notifications(now)])
+            await trio.sleep(LINGER)
+        assert heard == [soon, [*soon, 2]]
+        assert first.notifications(now) == []
 
 
 async def test_a_private_notification_comes_by_http_too() -> None:

@@ -11,15 +11,15 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from callboard import Context, ToolError
+from callboard import Context, Extension, ToolError
 from callboard import client as http
 from callboard.broker import Broker
 from callboard.broker.interceptors import load_interceptors
-from callboard.codecs.revisions import LATEST, CallToolResult, ListToolsResult, Model, Revision, TextContent
+from callboard.codecs.revisions import LATEST, CallToolResult, ListToolsResult, Model, Result, Revision, TextContent
 from callboard.codecs.revisions.revision import R1, R3, R4
 from callboard.config import BadConfiguration, read_configuration
 from callboard.errors import CannotServe
-from callboard.server import GoOn, Middleware, Server
+from callboard.server import GoOn, Middleware, Server, Skills
 from callboard.testing import Refusal
 from tests.broker.back import text
 from tests.broker.front import backend, brokered, peer
@@ -85,6 +85,57 @@ async def test_interceptors_stand_at_every_path_the_first_outermost(autojump_clo
             async with peer(one) as client:
                 await client.call("read")
     assert said == ["outer", "inner"] * 2
+
+
+DESK, MOOD = "org.example/desk", "com.example/mood"
+MET = ("org.example/ring", "com.example/look", "skills/list")
+
+
+async def seen_by_all() -> dict[str, bool]:
+    return {"seen": True}
+
+
+def front_desk() -> Extension:
+    extension = Extension(DESK)
+    extension.method("org.example/ring")(seen_by_all)
+    return extension
+
+
+def back_with_extensions() -> Server:
+    mood = Extension(MOOD)
+    mood.method("com.example/look")(seen_by_all)
+    return Server("back", extensions=[mood, Skills()])
+
+
+@ERAS
+async def test_interceptors_stand_before_methods_of_extensions_at_every_path(
+    revision: Revision, autojump_clock: MockClock
+) -> None:
+    seen: list[str] = []
+
+    async def look(ctx: Context, go_on: GoOn) -> Model:
+        seen.append(ctx.method)
+        result = await go_on()
+        assert type(result) is Result
+        return attrs.evolve(result, extra={"late": 1}) if "seen" in result.extra else result
+
+    async def stop(ctx: Context, go_on: GoOn) -> Model:
+        raise ToolError("closed")
+
+    for interceptor in (look, stop):
+        options: Any = {"extensions": [front_desk(), "com.*"], "interceptors": [interceptor]}
+        async with brokered(backend(back_with_extensions(), "back"), **options) as host:
+            assert host.paths is not None
+            for place in (host, host.paths.find("back", ALICE)):
+                assert place is not None
+                async with peer(place, revision) as client:
+                    for method in MET:
+                        if interceptor is stop:
+                            with pytest.raises(Refusal, match="closed"):
+                                await client.request(method)
+                        else:
+                            assert ("skills" if method == "skills/list" else "late") in await client.request(method)
+    assert seen == [*MET, *MET]
 
 
 @ERAS

@@ -6,9 +6,10 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Broker, Context, Extension, Server, connect
+from callboard.actors.rules import AccessRules, Condition, Rule
 from callboard.actors.server.host import Host
 from callboard.codecs.caller import ANONYMOUS
-from callboard.codecs.revisions import JSONObject, Revision
+from callboard.codecs.revisions import JSONObject, Revision, meta
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.server import Tasks
 from callboard.testing import Refusal
@@ -96,6 +97,50 @@ async def test_it_is_there_on_each_path_and_while_backends_come_and_go(autojump_
         async with peer(host, R5, capabilities={}) as client:
             with pytest.raises(Refusal, match="-32021"):
                 await client.request("org.example/ring", times=1)
+
+
+@pytest.mark.parametrize("rule", [{"deny": True}, {"needs": ("ring",)}, {"only": (Condition(principal=("boss",)),)}])
+@pytest.mark.parametrize("side", ["hosted", "brokered"])
+@every_revision
+async def test_what_a_caller_may_not_send_no_extension_and_no_server_hears(
+    autojump_clock: MockClock, revision: Revision, side: str, rule: Any
+) -> None:
+    heard: list[JSONObject] = []
+    back, left, felt = crossing(), "notifications/org.example/left", "notifications/com.example/felt"
+    running = (
+        Server("one", extensions=[desk(heard)]).host()
+        if side == "hosted"
+        else brokered(backend(back.ways), extensions=[desk(heard), "com.*"])
+    )
+    async with running as host:
+        for rules, expected in ((AccessRules([Rule(methods=("notifications/*",), **rule)]), 0), (None, 1)):
+            host.rules = rules
+            async with peer(host, revision, principal="guest", capabilities={**HAS_DESK}) as client:
+                for method in (left, felt):
+                    await client.say({"method": method, "params": {}})
+                await client.request("tools/list")
+                await wait_all_tasks_blocked()
+            assert (len(heard), len(back.told(felt))) == (expected, expected if side == "brokered" else 0)
+
+
+@pytest.mark.parametrize("side", ["hosted", "brokered"])
+async def test_an_extension_that_its_clients_must_declare_hears_no_other_client(
+    autojump_clock: MockClock, side: str
+) -> None:
+    heard: list[JSONObject] = []
+    extension = desk(heard, needs_client=True)
+    own = Server("one", extensions=[extension]).host()
+    running = own if side == "hosted" else brokered(backend(Back(R5).ways), extensions=[extension])
+    async with running as host:
+        for number, capabilities in enumerate(({}, HAS_DESK)):
+            async with peer(host, R5, capabilities=capabilities) as client:
+                terms = {meta.PROTOCOL_VERSION: R5.value, meta.CLIENT_CAPABILITIES: capabilities}
+                said = {"_meta": terms, "number": number}
+                await client.say({"method": "notifications/org.example/left", "params": said})
+                await client.say({"method": "notifications/org.example/left", "params": {"number": 5}})
+                await client.request("tools/list")
+                await wait_all_tasks_blocked()
+    assert [one["number"] for one in heard] == [1]
 
 
 async def test_what_is_no_extension_of_a_broker_is_refused_at_once() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from callboard.client.routes import ClientAccess, ways_to
-from callboard.errors import InvalidTarget
+from callboard.errors import CannotConnect, InvalidTarget
 
 MEANT = {
     "127.0.0.1:7160": "http://127.0.0.1:7160/mcp",
@@ -55,6 +55,45 @@ def test_a_directory_and_a_file_are_named_as_such() -> None:
     assert "README.md is a file: a program is started by a command" in told("README.md")
 
 
-@pytest.mark.parametrize("url", ["ftp://x/mcp", "http:///mcp", "http://[::1/mcp", "http://x:y/mcp", "http://x/ü"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x/mcp",
+        "http:///mcp",
+        "http://exa mple",
+        "http://x/a b",
+        "http://[::1/mcp",
+        "http://x:y/mcp",
+        "http://x/ü",
+    ],
+)
 def test_a_url_that_is_none_is_a_mistake_of_the_caller(url: str) -> None:
     assert "invalid server URL" in told(url)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("foo.py:server", "foo.py: no such file"),
+        ("foo.py", "foo.py: no such file"),
+        ("nosuch.mod:srv", "nosuch.mod: no such module"),
+        ("weather.py:nope", "weather.py has no server"),
+        ("weather.py:a b", "is not a Python server"),
+        ("x.json#a", "x.json: No such file or directory"),
+        ("hosts.json#c", "no server 'c' in hosts.json; it has: a, b"),
+        ("hosts.json", "hosts.json has 2 servers; choose one"),
+        ("http://me:secret@x/mcp", "credentials in the URL are not supported"),
+    ],
+)
+def test_what_is_not_there_is_a_mistake_of_the_caller(text: str, why: str, folder: Path) -> None:
+    (folder / "hosts.json").write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}}')
+    assert why in told(text)
+
+
+@pytest.mark.parametrize("text", ["broken.py", "broken.json#a"])
+def test_a_file_that_is_there_and_fails_is_no_mistake_of_the_caller(text: str, folder: Path) -> None:
+    (folder / "broken.py").write_text("import nothing_of_this_name")
+    (folder / "broken.json").write_text("{")
+    with pytest.raises(CannotConnect) as found:
+        ways_to(text, ClientAccess())
+    assert not isinstance(found.value, InvalidTarget)

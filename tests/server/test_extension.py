@@ -4,14 +4,15 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
+import attrs
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
 from callboard import Server
 from callboard import connect as client_of
-from callboard.codecs.revisions import LATEST, JSONObject, Revision
+from callboard.codecs.revisions import LATEST, JSONObject, Model, Revision
 from callboard.errors import ServerRefused
-from callboard.server import Context, Extension, ToolError
+from callboard.server import Context, Extension, GoOn, ToolError
 from callboard.testing import EVERYTHING, Peer, Refusal, connect
 
 ID = "com.example/echo"
@@ -92,6 +93,42 @@ async def test_a_modern_client_must_declare_an_extension_that_says_so() -> None:
     able = {**EVERYTHING, "extensions": {ID: {}}}
     async with connect(server, LATEST, capabilities=able) as client:
         assert (await client.request("com.example/shout", text="hi"))["text"] == "HI"
+
+
+@pytest.mark.parametrize("revision", list(Revision))
+async def test_middleware_stands_before_methods_of_extensions_also_of_mounted_servers(revision: Revision) -> None:
+    front, middle, inner = Server("front"), Server("middle"), Server("inner", extensions=[echo([])])
+    seen: list[tuple[str, str]] = []
+
+    def watch(server: Server, name: str) -> None:
+        @server.middleware
+        async def look(ctx: Context, go_on: GoOn) -> Model:
+            seen.append((name, ctx.method))
+            result: Any = await go_on()
+            changed: Model = attrs.evolve(result, extra={**result.extra, "by": name})
+            return changed
+
+    for server, name in ((front, "front"), (middle, "middle"), (inner, "inner")):
+        watch(server, name)
+    middle.mount(inner, prefix="in")
+    front.mount(middle, prefix="mid")
+    async with connect(front, revision) as client:
+        result = await client.request("com.example/shout", text="hi")
+        assert (result["text"], result["by"]) == ("HI", "front")
+        assert ("resultType" in result) is revision.dialect.typed_results
+    assert seen == [(name, "com.example/shout") for name in ("front", "middle", "inner")]
+
+
+async def test_a_middleware_that_fails_fails_a_method_of_an_extension() -> None:
+    server = Server("s", extensions=[echo([])])
+
+    @server.middleware
+    async def closed(ctx: Context, go_on: GoOn) -> Model:
+        raise ToolError("closed")
+
+    async with connect(server, LATEST) as client:
+        with pytest.raises(Refusal, match="closed"):
+            await client.request("com.example/shout", text="hi")
 
 
 def test_names_of_the_specification_and_ids_without_a_domain_are_refused() -> None:

@@ -13,7 +13,7 @@ from msgspec import Raw
 from trio.lowlevel import ParkingLot
 
 from callboard.actors.broker.client_meta import ClientMeta, written_capabilities
-from callboard.actors.broker.leases import ConnectionKey, Lease, are_of_one_client, is_one_session
+from callboard.actors.broker.leases import ConnectionKey, GivenUp, Lease, are_of_one_client, is_one_session
 from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
 from callboard.actors.broker.visits import UrlVisits
 from callboard.actors.client.answerer import question_bytes
@@ -78,6 +78,7 @@ class BackendConnection(Actor[Never]):
     asked: Shares = attrs.field(factory=question_bytes)
     """Bytes of what the backend asks, on all its connections."""
     uses: dict[Lease, None] = attrs.field(factory=dict, init=False)
+    given_up: GivenUp = attrs.field(factory=GivenUp, init=False)
     tasks: dict[str, KnownTask] = attrs.field(factory=dict, init=False)
     """Tasks that began here and are a client's, by what the backend calls them."""
     timeouts: int = attrs.field(default=0, init=False)

@@ -13,7 +13,7 @@ from callboard.actors.broker.forward import Forward, ForwardTarget
 from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease
 from callboard.actors.broker.routes import BrokerRoutes
 from callboard.actors.rules import AccessRules
-from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.extensions import AddedMethod, added_row
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.caller import Caller
@@ -38,6 +38,8 @@ class CustomMethods(dict[str, AddedMethod]):
     def __init__(self, routes: BrokerRoutes) -> None:
         super().__init__()
         self.routes = routes
+        self.handler: Handler = self.forward
+        """What serves a method that crosses: `forward`, with interceptors around it if there are any."""
 
     def get(self, name: str, default: Any = None, /) -> Any:
         known = super().get(name)
@@ -45,7 +47,7 @@ class CustomMethods(dict[str, AddedMethod]):
             return known
         if not may_cross(name) or not any(map(self.has_custom, self.routes.backends.values())):
             return default
-        return AddedMethod(row=added_row(name), handler=self._forward)
+        return AddedMethod(row=added_row(name), handler=self.handler)
 
     def has_custom(self, backend: Backend) -> bool:
         """Whether a backend declares an extension that crosses, and may have methods of its own."""
@@ -63,7 +65,7 @@ class CustomMethods(dict[str, AddedMethod]):
         same = [one for one in found if any(name.partition("/")[0] == domain for name in custom_of(one))]
         return same or found
 
-    async def _forward(self, exchange: Exchange) -> Model | Forwarded:
+    async def forward(self, exchange: Exchange) -> Model | Forwarded:
         request, terms = exchange.request, exchange.terms
         owners = self.owners(request.method, exchange.engine.rules, terms.caller)
         if not owners:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 import msgspec
+import trio
 from msgspec import Raw
 
 from callboard.actors.broker.backend import Backend
@@ -173,6 +174,9 @@ class Forward(Lease):
                 self.connection = connection
                 try:
                     return await self.converse()
+                except trio.Cancelled:
+                    connection.given_up.add(self)
+                    raise
                 except _FAILURES as error:
                     is_lost = isinstance(error, (ConnectionLost, CannotConnect)) and not connection.is_taken_away
                     if is_lost:
@@ -207,6 +211,7 @@ class Forward(Lease):
         backend, connection = self.to.backend, self.connection
         match error:
             case RequestTimedOut():
+                connection.given_up.add(self)
                 backend.late(connection)
                 limit = "cap" if error.after >= backend.settings.cap else "timeout"
                 return BackendTimedOut(after=error.after, backend=backend.name, limit=limit)

@@ -1,9 +1,12 @@
 """Keys and leases of connections to a backend: the client that a connection belongs to, the requests that use it."""
 
+import math
 from collections.abc import Collection, Hashable, Sequence
 from typing import Final
+from weakref import ref
 
 import attrs
+import trio
 from msgspec import UNSET
 
 from callboard.actors.broker.policy import Share
@@ -105,6 +108,38 @@ class StreamLease(Lease):
     def __init__(self, on_told: OnChange, who: Hashable) -> None:
         super().__init__(principal=ANYBODY if who == EVERYBODY else str(who))
         self.on_told = on_told
+
+
+LINGER: Final = 5.0
+"""Seconds for which a server may still speak of a request that was given up: it may not have heard that yet."""
+
+
+@attrs.define(eq=False)
+class GivenUp:
+    """The clients of requests on a connection that were given up a moment ago. More than two are as two."""
+
+    _clients: set[Hashable] = attrs.field(factory=set, init=False)
+    _until: float = attrs.field(default=-math.inf, init=False)
+
+    def add(self, use: Lease) -> None:
+        now = trio.current_time()
+        if now >= self._until:
+            self._clients.clear()
+        if len(self._clients) < 2:  # with two, each client has another one beside it
+            self._clients.add(_client_of(use))
+        self._until = now + LINGER
+
+    def is_of_others(self, use: Lease) -> bool:
+        """Whether any was of another client than that of *use*."""
+        return trio.current_time() < self._until and self._clients != {_client_of(use)}
+
+
+def _client_of(use: Lease) -> Hashable:
+    """The client of a request. One that is neither authenticated nor has a session is none of those before."""
+    if use.principal != ANYBODY:
+        return use.principal
+    session = None if use.exchange is None else use.exchange.session
+    return object() if session is None else ref(session)
 
 
 def are_of_one_client(uses: Collection[Lease]) -> bool:

@@ -29,7 +29,7 @@ from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.extensions import AddedMethod
 from callboard.actors.server.offer import Instant
 from callboard.actors.server.task_store import TaskStore
-from callboard.actors.terms import modern_terms
+from callboard.actors.terms import Terms, modern_terms
 from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.bridge.definitions import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from callboard.codecs.bridge.results import COMPLETE, Forwarded
@@ -70,7 +70,7 @@ class BrokerExtensions(Protocol):
     methods: Mapping[str, AddedMethod]
 
     def declared(self, revision: Revision, capabilities: ServerCapabilities) -> ServerCapabilities: ...
-    def hear(self, notification: Notification) -> bool: ...
+    def hear(self, notification: Notification, terms: Terms | None) -> bool: ...
 
 
 @attrs.define(eq=False)
@@ -108,7 +108,6 @@ class BrokerOffer:
         self.added = CustomMethods(self.routes)
         self._skills = dict(BrokeredSkills(self.routes, self.catalogue).methods())
         self._capabilities = self._modern = capabilities_of([], self.transparent)
-        self._put_methods()
         self.intercept(None)
 
     def intercept(self, around: "Around | None") -> None:
@@ -125,6 +124,7 @@ class BrokerOffer:
             lists = {name: _either(instant, waiting[name]) for name, instant in listers.items()}
             layered = {name: around(self, handler) for name, handler in {**self.handlers, **lists}.items()}
             self.handlers = {**layered, "tools/call": self._call_through(layered["tools/call"])}
+        self._put_methods()
         for one in self.narrowed.values():
             one.intercept(around)
 
@@ -269,8 +269,13 @@ class BrokerOffer:
 
     def _put_methods(self) -> None:
         tasks = {} if self._modern is self._capabilities else self.tasks.added()
+        methods = {**self._skills, **({} if self.own is None else self.own.methods)}
+        self.added.handler, around = self.added.forward, self._around
+        if around is not None:  # the results of tasks have gone through it
+            self.added.handler = around(self, self.added.forward)
+            methods = {name: attrs.evolve(one, handler=around(self, one.handler)) for name, one in methods.items()}
         self.added.clear()
-        self.added.update({**self._skills, **tasks, **({} if self.own is None else self.own.methods)})
+        self.added.update({**methods, **tasks})
 
     def adopt(self, own: BrokerExtensions | None) -> None:
         """Have extensions of the broker's own."""

@@ -96,7 +96,7 @@ class BrokerPaths:
     def _hear(self, offer: BrokerOffer, notification: Notification, terms: Terms | None, session: SessionKey) -> bool:
         """A notification of a client that the specification does not have: for an extension of the broker, or for each
         backend that it may be for."""
-        if offer.own is not None and offer.own.hear(notification):
+        if offer.own is not None and offer.own.hear(notification, terms):
             return True
         rules, caller = self.host.rules, ANONYMOUS if terms is None else terms.caller
         frame = write_members({"jsonrpc": "2.0", "method": notification.method, "params": notification.members})
@@ -113,20 +113,23 @@ class BrokerPaths:
     ) -> None:
         """A notification of a backend that the specification does not have, for clients that have declared an extension
         of the backend's that crosses: the sessions on the connection that it came by, and a request that is alone
-        there. What a modern backend says is about a request, and for no other client."""
+        there. What a modern backend says is about a request: it is for the client of all that are under way, and lost
+        if another client gave one up a moment ago. What comes later than that, or after the answer, cannot be told from
+        what is about a request of another client."""
         extensions = custom_of(backend)
         if not extensions or not may_cross(method):
             return
         asking = [use for use in connection.uses if use.exchange is not None]
+        is_clear = bool(asking) and not connection.given_up.is_of_others(asking[-1])
+        latest = asking[-1].exchange if is_clear else None
         if connection.speaks_for_all:
-            if asking and asking[-1].exchange is not None and are_of_one_client(asking):
-                tell_exchange(backend, asking[-1].exchange, method, params)
+            if latest is not None and are_of_one_client(asking):
+                tell_exchange(backend, latest, method, params)
             return
         news = told(method, params)
         for session in list(self.host.clients.values()):
             if self._hears(session, backend, connection, extensions) and (slot := session.key.home) is not None:
                 slot.outlet.send_nowait(news)
-        latest = asking[-1].exchange if asking else None
         if latest is not None and latest.session is None and are_of_one_client(connection.uses):
             tell_exchange(backend, latest, method, params)
 

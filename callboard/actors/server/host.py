@@ -29,6 +29,7 @@ from callboard.actors.server.bounds import (
     MAX_UNREAD_BYTES,
     SESSION_WEIGHT,
 )
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.expiry import TokenExpiry
 from callboard.actors.server.extensions import AddedMethod, NotificationListener, check_declared_extension
@@ -46,11 +47,11 @@ from callboard.actors.server.tool_search import ToolSearch
 from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
 from callboard.actors.tape import Tape
-from callboard.actors.terms import Terms
+from callboard.actors.terms import Terms, is_modern, modern_terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.bridge.tasks import ABOUT_TASKS
 from callboard.codecs.caller import Caller
-from callboard.codecs.envelope import Request
+from callboard.codecs.envelope import Notification, Request
 from callboard.codecs.home import LocalNames, Names
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.status import refused_as
@@ -68,7 +69,7 @@ from callboard.codecs.revisions import (
     method_of,
     write,
 )
-from callboard.codecs.routing import Route
+from callboard.codecs.routing import Route, read_route
 from callboard.errors import Draining, MethodNotFound, Overloaded, PeerError, RequestFailed
 from callboard.supervisor import Supervisor
 
@@ -142,7 +143,7 @@ class Host:
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
     hear: NotificationListener = attrs.field(default=lambda _, __, ___: False)
-    """Takes notifications of clients that the specification does not have."""
+    """Takes notifications of clients that the specification does not have, and that their callers may send."""
     elsewhere: Callable[[Exchange], Handler | None] = attrs.field(default=lambda _: None)
     """What serves a retry, or a request about a task, that came on a session and belongs to another worker."""
     task_names: Names = attrs.field(factory=LocalNames)
@@ -276,6 +277,24 @@ class Host:
             raise MethodNotFound(f"{name} is not supported by this server")
         if name not in _BY_ENTRY:
             decision.check()
+
+    def take_notification(
+        self, notification: Notification, terms: Terms | None, caller: Caller, session: SessionKey
+    ) -> bool:
+        """Have a notification of a client heard that the specification does not have. False if it is not known, or
+        *caller* may not send it. *terms* are those of its session, if it has any; else it says its own, or none."""
+        rules, method = self.rules, notification.method
+        if rules is not None and rules.guards_methods:
+            decision = rules.decide_method(caller, method)
+            if decision.is_hidden or decision.needs:
+                return False
+        if terms is None:
+            try:
+                route = read_route(notification)
+                terms = modern_terms(route, self.offer.revisions, caller) if is_modern(route) else None
+            except PeerError:
+                return False
+        return self.hear(notification, terms, session)
 
     def header_map(self, caller: Caller, method: str, route: Route) -> HeaderMap:
         """The arguments of a request that are mirrored into HTTP headers: none if *caller* may not know of the tool."""

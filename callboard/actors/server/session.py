@@ -383,7 +383,7 @@ class Session(Actor[Outbound]):
             self._progressed(notification)
         elif notification.method == "notifications/roots/list_changed":
             self.key.tell_roots_changed()
-        elif not self.host.hear(notification, self.terms, self.key):
+        elif not self.host.take_notification(notification, self.terms, self.caller, self.key):
             self.ignored += 1
 
     async def _cancelled(self, notification: Notification) -> None:

@@ -79,10 +79,10 @@ class Origin:
             raise InvalidTarget(f"invalid server URL {shown(parts.geturl())}: invalid host name") from None
         except ValueError as error:
             raise InvalidTarget(f"invalid server URL {shown(parts.geturl())}: {error}") from None
-        if scheme not in _PORTS or not host:
+        if scheme not in _PORTS or not host or " " in host or not host.isprintable():
             raise InvalidTarget(f"invalid server URL {shown(parts.geturl())}")
         if "@" in parts.netloc:
-            raise CannotConnect(
+            raise InvalidTarget(
                 f"{shown(parts.geturl())}: credentials in the URL are not supported: use an Authorization header"
             )
         return cls(scheme, host, port or _PORTS[scheme])

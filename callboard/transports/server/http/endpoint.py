@@ -282,7 +282,7 @@ class Endpoint:
             case Request():
                 return self.modern.serve(head, message, route, caller, response)
             case Notification():
-                self.modern.hear(message, route, caller)
+                self.modern.hear(message, caller)
                 return response.answer(202, ())
             case ResultResponse() | ErrorResponse():
                 raise InvalidRequest("a response without a session: there is no request for it")

@@ -228,16 +228,11 @@ class Modern:
             slot.close()  # the connection ends here, and its share with it
             raise
 
-    def hear(self, notification: Notification, route: Route, caller: Caller) -> None:
+    def hear(self, notification: Notification, caller: Caller) -> None:
         """A notification. The specification has none that a modern client could send by HTTP; an extension may. One
         that cannot be read is dropped, as any other."""
-        if notification.method in METHODS:
-            return
-        try:
-            terms = modern_terms(route, self.host.offer.revisions, caller) if is_modern(route) else None
-        except PeerError:
-            return
-        self.host.hear(notification, terms, SessionKey())
+        if notification.method not in METHODS:
+            self.host.take_notification(notification, None, caller, SessionKey())
 
     # What is in flight.
 
