@@ -20,7 +20,7 @@ FASTMCP: Final = "fastmcp 4.1 proxy"
 MCP_PROXY: Final = "mcp-proxy 0.13"
 DIRECT: Final = "no proxy"
 
-_APP: Final = str(HERE / "hosting_app.py")
+_APP: Final = str(HERE / "apps" / "hosting_app.py")
 
 
 @attrs.frozen

@@ -97,7 +97,7 @@ def main() -> None:
     calls = options.calls or (800 if options.short else 3000)
     core, _ = cores()
     program = str(Path(sys.executable).with_name("callboard"))
-    callboard_stdio = moved(core, [program, "run", str(HERE / "hosting_app.py")])
+    callboard_stdio = moved(core, [program, "run", str(HERE / "apps" / "hosting_app.py")])
     mcp_stdio = moved(core, [str(environment("mcp==2.3.0")), str(HERE / "client_server.py")])
     found: dict[str, dict[str, list[Sample]]] = {}
     with ExitStack() as stack:

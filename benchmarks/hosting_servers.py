@@ -67,7 +67,8 @@ def _modules() -> Path:
 
 
 def _callboard(port: int) -> list[str]:
-    return [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py"), "--http", str(port), "--json"]
+    app = str(HERE / "apps" / "hosting_app.py")
+    return [sys.executable, "-m", "callboard", "run", app, "--http", str(port), "--json"]
 
 
 def _floor(port: int) -> list[str]:

@@ -49,7 +49,7 @@ WAYS: Final = (
 
 
 def _callboard(port: int) -> list[str]:
-    run = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py")]
+    run = [sys.executable, "-m", "callboard", "run", str(HERE / "apps" / "hosting_app.py")]
     return [*run, "--http", str(port), "--ws", str(port), "--json"]
 
 

@@ -88,7 +88,7 @@ def server_for(count: int) -> Contender:
     limits += ["--max-memory-each", str(2 * count * 40 * 1024)]  # all of them come from one address
 
     def command(port: int) -> list[str]:
-        run = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py")]
+        run = [sys.executable, "-m", "callboard", "run", str(HERE / "apps" / "hosting_app.py")]
         return [*run, "--http", str(port), "--ws", str(port), *limits]
 
     return Contender("callboard", command)

@@ -204,7 +204,8 @@ def _proportional(pid: int) -> int:
 def serving(workers: int, count: int, flags: Sequence[str] = ()) -> Iterator[Node]:
     """A server with *workers*, room in each for all of *count*, and more *flags*. Nothing of it is left afterwards."""
     port, room = str(free_port()), str(count + MARGIN)
-    command = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py"), "--workers", str(workers)]
+    app = str(HERE / "apps" / "hosting_app.py")
+    command = [sys.executable, "-m", "callboard", "run", app, "--workers", str(workers)]
     command += ["--http", port, "--ws", port, "--json"]
     for limit in ("--max-connections", "--max-in-flight", "--max-sessions"):
         command += [limit, room] if limit not in flags else []

@@ -3,7 +3,7 @@
     python -m benchmarks.side_by_side BEFORE AFTER [--rounds N] [--seconds S] [--only WORD ...] [--json FILE]
 
 Both are folders with a `callboard` in them: `git worktree add /tmp/before main` makes one. Each runs a server with the
-tools of `hosting_app.py`, and brokers in front of such servers, on the same Python; benchmarks, tools and generators
+tools of `apps/hosting_app.py`, and brokers in front of such servers, on the same Python; benchmarks, tools, generators
 are those of the checkout that this is run from. What counts is the CPU time of a server, or of a broker without what is
 behind it, for one call: *ratio* is before / after, so more than 1 is cheaper.
 

@@ -112,7 +112,7 @@ def measure_client(name: str, target: Sequence[str], at_once: int, file: Path, *
 def clients(port: int, folder: Path, seconds: float) -> Iterator[Stages]:
     """Over HTTP and stdio, one call at a time and 32 at once."""
     core, _ = cores()
-    program = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py")]
+    program = [sys.executable, "-m", "callboard", "run", str(HERE / "apps" / "hosting_app.py")]
     for way, target in {"HTTP": [f"http://127.0.0.1:{port}/mcp"], "stdio": moved(core, program)}.items():
         for at_once in (1, 32):
             name = f"a client, {way}, {at_once} at once"
@@ -133,7 +133,7 @@ def main() -> None:
         behind = stack.enter_context(backend_over_http())
         by_http, by_stdio = Backends("http", 1, behind.port), Backends("stdio", 1)
         programs = [
-            Program("a server", ["run", str(HERE / "hosting_app.py")], "noop"),
+            Program("a server", ["run", str(HERE / "apps" / "hosting_app.py")], "noop"),
             Program("a broker, HTTP behind", ["serve", str(by_http.write(folder))], "b0__noop"),
             Program("a broker, stdio behind", ["serve", str(by_stdio.write(folder))], "b0__noop"),
         ]

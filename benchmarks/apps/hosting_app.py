@@ -1,6 +1,8 @@
 """What callboard hosts in `hosting.py` and `listeners.py`: the tools that every peer offers, and what only we have.
 
-callboard run benchmarks/hosting_app.py:server --http 0 --json
+Its folder is no package: another checkout that runs it has a `benchmarks` of its own.
+
+callboard run benchmarks/apps/hosting_app.py:server --http 0 --json
 """
 
 import attrs
