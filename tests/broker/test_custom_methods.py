@@ -337,7 +337,8 @@ LEGACY_LINES: Final[Json] = {"mcp_protocol_version": R4.value}
 
 async def asked_by_http(place: Place, revision: Revision) -> HttpClient:
     """A client that has sent the call of a tool, and has no other stream."""
-    client, call = await place.connect(), {"name": "book", "arguments": {}}
+    client = await place.connect()
+    call: Json = {"name": "book", "arguments": {}}
     if revision is R5:
         declared = {f"{META}clientCapabilities": HAS_MOOD}
         await client.send(client.modern("tools/call", **call, meta=declared))
