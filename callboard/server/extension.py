@@ -24,6 +24,7 @@ from callboard.server.content.errors import ToolError
 from callboard.server.content.failures import failure_text, is_unexpected
 from callboard.server.context import Context, News
 from callboard.server.faults import log_failure
+from callboard.server.misuse import check_takes_params
 from callboard.server.registry import CacheHint, Function, HandlerEntry, Registry
 from callboard.server.signature.schemas import to_json
 from callboard.server.signature.signature import Signature
@@ -118,7 +119,7 @@ class Extension:
         return add
 
     def notification(self, name: str) -> Callable[[F], F]:
-        """Have a plain function hear of notifications of this *name*, by their params. It must not wait: the
+        """Have a plain function hear of notifications of this *name*, by their params: a dict. It must not wait: the
         connection is read no further meanwhile."""
         if name in METHODS:
             raise ValueError(f"the specification has the notification {name!r}")
@@ -126,6 +127,7 @@ class Extension:
         def add(function: F) -> F:
             if inspect.iscoroutinefunction(function):
                 raise TypeError(f"notification {name!r}: expected a plain function, which must not wait")
+            check_takes_params(function, name)
             self.notifications[name] = function
             return function
 

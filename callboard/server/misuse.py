@@ -1,10 +1,11 @@
 """Decorators, and `run`, that are used in another way than they are meant: what to write instead."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import trio
 
@@ -73,3 +74,27 @@ def check_loop(loop: Any) -> None:
     """Raises ValueError for an event loop that there is not."""
     if loop not in ("trio", "asyncio"):
         raise ValueError(f"invalid loop={loop!r}: expected 'trio' or 'asyncio'")
+
+
+def check_takes_params(function: Callable[..., Any], name: str) -> None:
+    """Raises TypeError for a function of a notification that does not take its params, as one dict."""
+    try:
+        taken = inspect.signature(function)
+        hints = get_type_hints(function)
+    except (ValueError, TypeError, NameError, AttributeError):  # of C, an object, or a name for type checkers alone
+        return
+    try:
+        first = next(iter(taken.bind({}).arguments))
+    except TypeError:
+        first = None
+    if first is None or not _may_be_dict(hints.get(first, object)):
+        shown = getattr(function, "__name__", "function")
+        text = f"its params come as one dict: write `def {shown}(params: dict[str, Any]) -> None`"
+        raise TypeError(f"notification {name!r}: {text}")
+
+
+def _may_be_dict(kind: Any) -> bool:
+    if get_origin(kind) in (Union, UnionType):
+        return any(_may_be_dict(one) for one in get_args(kind))
+    kind = get_origin(kind) or kind
+    return kind is Any or not isinstance(kind, type) or is_typeddict(kind) or issubclass(dict, kind)

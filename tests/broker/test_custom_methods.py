@@ -16,6 +16,7 @@ from callboard.actors.broker.leases import LINGER
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.rules import AccessRules, Condition, Rule
 from callboard.actors.server.host import Host
+from callboard.actors.server.progress import RELAYED_BYTES
 from callboard.broker import Broker
 from callboard.codecs.bridge.transparent import MAX_LOOKED_AT
 from callboard.codecs.caller import ANONYMOUS
@@ -27,7 +28,8 @@ from callboard.testing import Refusal
 from tests.broker.back import Back, tool
 from tests.broker.front import backend, brokered, peer
 from tests.client.stage import EVERYTHING, Json
-from tests.transports.server.http.stage import serving
+from tests.transports.server.http.stage import META, Place, serving
+from tests.transports.server.http.stage import Client as HttpClient
 
 MOOD: Final = "com.example/mood"
 HAS_MOOD: Final[Json] = {"extensions": {MOOD: {}}}
@@ -361,3 +363,42 @@ async def test_what_came_on_the_way_of_one_request_is_told_to_its_client_alone()
                 await other.request("ping")
                 assert other.notifications("notifications/com.example/now") == []
             nursery.cancel_scope.cancel()
+
+
+LEGACY_LINES: Final[Json] = {"mcp_protocol_version": R4.value}
+
+
+async def asked_by_http(place: Place, revision: Revision) -> HttpClient:
+    """A client that has sent the call of a tool, and has no other stream."""
+    client = await place.connect()
+    call: Json = {"name": "book", "arguments": {}}
+    if revision is R5:
+        declared = {f"{META}clientCapabilities": HAS_MOOD}
+        await client.send(client.modern("tools/call", **call, meta=declared))
+        return client
+    opening = {"protocolVersion": R4.value, "capabilities": HAS_MOOD, "clientInfo": {"name": "c", "version": "1"}}
+    await client.send(client.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}))
+    lines = {**LEGACY_LINES, "mcp_session_id": (await client.answer()).headers["mcp-session-id"]}
+    await client.send(client.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **lines))
+    assert (await client.answer()).status == 202
+    await client.send(client.post({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}, **lines))
+    return client
+
+
+@ERAS
+@FRONTS
+async def test_what_a_server_says_first_on_the_way_of_a_call_opens_the_stream_of_its_http_client(
+    revision: Revision, back_revision: Revision
+) -> None:
+    back, now = moody(back_revision), "notifications/com.example/now"
+    async with serving(cast("Any", Broker([backend(back.ways)], extensions=[MOOD]))) as place:
+        client = await asked_by_http(place, revision)
+        line, call = await back.hear("tools/call")
+        for size in (1, 2, 100_000, 3, RELAYED_BYTES):  # some in one piece at once, one that must wait, one too large
+            await line.tell(now, much="x" * size)
+        await line.answer(call, content=[])
+        *news, answer = await (await client.stream_of()).rest()
+        assert [(one["method"], len(one["params"]["much"])) for one in news] == [
+            (now, size) for size in (1, 2, 100_000, 3)
+        ]
+        assert answer["result"]["content"] == []

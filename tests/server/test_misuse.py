@@ -1,14 +1,15 @@
 """Decorators that are written in another way than they are meant say what to write."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 import trio
 from structlog.testing import capture_logs
 
 from callboard import Context, Server, connect
+from callboard.server import Extension
 from callboard.testing import Refusal
 from callboard.testing import connect as connect_peer
 
@@ -219,3 +220,30 @@ async def test_a_result_with_half_a_character_is_logged_with_the_name_of_its_too
     [line] = [one for one in logs if one["event"] == "request_failed"]
     assert line["name"] == "torn"
     assert "surrogates not allowed" in line["failure"]
+
+
+class Clouds(TypedDict):
+    over: str
+
+
+def test_a_function_of_a_notification_takes_its_params_as_one_dict() -> None:
+    extension = Extension("com.example/sky")
+
+    def by_name(over: str) -> None: ...
+    def two(over: dict[str, Any], rain: int) -> None: ...
+    def none() -> None: ...
+    def named(*, params: dict[str, Any]) -> None: ...
+    def right(params: dict[str, Any]) -> None: ...
+    def mapped(params: "Mapping[str, Any] | None") -> None: ...
+    def typed(params: Clouds) -> None: ...
+    def anything(params: Any) -> None: ...
+    def bare(params, more=1): ...  # type: ignore[no-untyped-def]
+    def whatever(*params: object) -> None: ...
+
+    for wrong in (by_name, two, none, named):
+        words = rf"sky': its params come as one dict: write `def {wrong.__name__}\(params: dict\[str, Any\]\)"
+        with pytest.raises(TypeError, match=words):
+            extension.notification("com.example/sky")(wrong)
+    fitting: list[Any] = [right, mapped, typed, anything, bare, whatever, [].append, partial(two, rain=1)]
+    for number, fit in enumerate(fitting):
+        extension.notification(f"com.example/{number}")(fit)

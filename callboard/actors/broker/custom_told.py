@@ -1,14 +1,18 @@
 """Notifications of backends that the specification does not have, on their way to one client."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Final
 
 from msgspec import Raw
 
 from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.leases import Lease
 from callboard.actors.outlet import FrameKind, Outbound
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.extensions import has_declared_any
+from callboard.actors.server.progress import RELAYED_BYTES
+from callboard.actors.server.task_exchange import TaskExchange
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import METHODS
 
@@ -39,7 +43,21 @@ def told(method: str, params: Mapping[str, Raw]) -> Outbound:
     return Outbound(frame, FrameKind.REPORT)
 
 
+def under_way_in(uses: Iterable[Lease]) -> dict[SessionKey, Exchange]:
+    """The latest request of each session that can still be told something. That of a task may be over."""
+    return {
+        exchange.session: exchange
+        for use in uses
+        if (exchange := use.exchange) is not None
+        and exchange.session is not None
+        and exchange.slot.is_open
+        and not isinstance(exchange, TaskExchange)
+    }
+
+
 def tell_exchange(backend: Backend, exchange: Exchange, method: str, params: Mapping[str, Raw]) -> None:
     """Tell the client of a request, on the request's way, if it has declared an extension of the backend's."""
     if may_cross(method) and has_declared_any(exchange.terms.capabilities, custom_of(backend)):
-        exchange.slot.outlet.send_nowait(told(method, params))
+        frame = told(method, params).frame
+        if len(frame) <= RELAYED_BYTES:
+            exchange.tell_nowait(frame)

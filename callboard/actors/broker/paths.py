@@ -15,7 +15,7 @@ from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.custom import MAX_NOTICE
-from callboard.actors.broker.custom_told import custom_of, may_cross, tell_exchange, told
+from callboard.actors.broker.custom_told import custom_of, may_cross, tell_exchange, told, under_way_in
 from callboard.actors.broker.leases import SHARED, are_of_one_client
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.broker.policy import Profile, ServerChoice
@@ -127,8 +127,13 @@ class BrokerPaths:
                 tell_exchange(backend, latest, method, params)
             return
         news = told(method, params)
+        under_way = under_way_in(asking)
         for session in list(self.host.clients.values()):
-            if self._hears(session, backend, connection, extensions) and (slot := session.key.home) is not None:
+            if not self._hears(session, backend, connection, extensions):
+                continue
+            if (exchange := under_way.get(session.key)) is not None:  # it may have no other stream
+                tell_exchange(backend, exchange, method, params)
+            elif (slot := session.key.home) is not None:
                 slot.outlet.send_nowait(news)
         if latest is not None and latest.session is None and are_of_one_client(connection.uses):
             tell_exchange(backend, latest, method, params)

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from callboard.actors.frames import Outcome
 from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
 from callboard.actors.outlet import Carrier
-from callboard.actors.rate import Rate, RateLimit
+from callboard.actors.rate import RateLimit
 from callboard.actors.rules import AccessRules, Approval
 from callboard.actors.server.client_requests import (
     ClientRequest,
@@ -23,8 +23,8 @@ from callboard.actors.server.client_requests import (
     check_may_ask,
 )
 from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInput, given_in
-from callboard.actors.server.log_levels import check_level, is_heard
-from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, ProgressTimer, as_kept
+from callboard.actors.server.log_levels import KEPT_LOGS, LOG_RATE, check_level, is_heard
+from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, ProgressTimer, Relayed, as_kept
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.shares import Shares
 from callboard.actors.terms import Terms
@@ -53,12 +53,6 @@ from callboard.supervisor.ended import drop_frames
 from callboard.supervisor.groups import own_nursery
 
 P = TypeVar("P", bound=Model)
-
-LOG_RATE: Final = Rate(1000)
-"""Most log messages of one request in a second; more are dropped. No reader is faster."""
-
-KEPT_LOGS: Final = 64
-"""Log messages that are kept of what a backend says while its request is parked: the latest."""
 
 MAX_TARGET: Final = 128
 """Characters of a tool's name or a URI that the tree shows: they are the peer's own text."""
@@ -148,7 +142,7 @@ class Exchange(Lifecycle):
     answers: Mapping[str, Model] = _NONE
     progress: Progress | None = None
     _rounds: InputRounds | None = None
-    _relay: Address[LoggingMessageNotificationParams] | None = None
+    _relay: Address[Relayed] | None = None
     _kept_report: ProgressReport | None = None
     _kept_logs: "deque[LoggingMessageNotificationParams] | None" = None
     _asking: dict[trio.CancelScope, None] | None = None
@@ -244,9 +238,17 @@ class Exchange(Lifecycle):
             self._kept_logs = self._kept_logs or deque(maxlen=KEPT_LOGS)
             self._kept_logs.append(as_kept(params))
         elif self._wants_log(params.level) and self.life.state is RequestState.WAITING:
-            if self._relay is None:
-                self._relay = self.supervisor.spawn(ProgressRelay(self.slot), name=f"r-{next(self.engine.numbers)}.log")
-            self._relay.send_nowait(as_kept(params))
+            self._relay_later(as_kept(params))
+
+    def tell_nowait(self, frame: bytes) -> None:
+        """As `tell`, for a caller that may not wait. A stream is begun for it."""
+        if self._relay is not None or not self.slot.try_report(frame):
+            self._relay_later(frame)
+
+    def _relay_later(self, said: Relayed) -> None:
+        if self._relay is None:
+            self._relay = self.supervisor.spawn(ProgressRelay(self.slot), name=f"r-{next(self.engine.numbers)}.log")
+        self._relay.send_nowait(said)
 
     def _wants_log(self, level: LoggingLevel) -> bool:
         heard = is_heard(level, self.terms.log_level)

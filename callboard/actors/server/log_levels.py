@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from callboard.actors.rate import Rate
 from callboard.codecs.revisions import LoggingLevel
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = (
@@ -9,6 +10,12 @@ LEVELS: Final[tuple[LoggingLevel, ...]] = (
     *("error", "critical", "alert", "emergency"),
 )
 """From the least to the most severe."""
+
+LOG_RATE: Final = Rate(1000)
+"""Most log messages of one request in a second; more are dropped. No reader is faster."""
+
+KEPT_LOGS: Final = 64
+"""Log messages that are kept of what a backend says while its request is parked: the latest."""
 
 
 def check_level(level: str) -> None:

@@ -1,7 +1,7 @@
 """One progress token: what a handler reports, made fit for the wire."""
 
 import math
-from typing import Final, Never
+from typing import Final, Never, TypeAlias
 
 import attrs
 import msgspec
@@ -18,7 +18,10 @@ INTERVAL: Final = 0.01
 """Seconds between two notifications of one token. A person sees no difference, a peer's queue does."""
 
 RELAYED: Final = 256
-"""Log messages that wait to be said; older ones make room for newer."""
+"""Log messages and notifications of extensions that wait to be said; older ones make room for newer."""
+
+RELAYED_BYTES: Final = 1024 * 1024
+"""Bytes of the notifications of extensions among them. A larger one is dropped."""
 
 MAX_LOG: Final = 16_384
 """Longest log message of a backend that is passed on whole, in bytes. Of a longer one the client gets the beginning."""
@@ -49,6 +52,10 @@ def as_kept(params: LoggingMessageNotificationParams) -> LoggingMessageNotificat
     logger = params.logger if params.logger is UNSET else params.logger[:MAX_LOGGER]
     meta = params.meta if params.meta is UNSET or len(msgspec.json.encode(params.meta)) <= MAX_LOG_META else UNSET
     return LoggingMessageNotificationParams(level=params.level, data=Raw(data), logger=logger, meta=meta)
+
+
+Relayed: TypeAlias = LoggingMessageNotificationParams | bytes
+"""A log message, or the frame of a notification of an extension."""
 
 
 @attrs.frozen
@@ -176,14 +183,22 @@ class Progress:
 
 
 @attrs.define(eq=False)
-class ProgressRelay(Actor[LoggingMessageNotificationParams]):
-    """Sends log messages of a backend in its own task: the backend's other requests must not wait for a client that
-    reads slowly."""
+class ProgressRelay(Actor[Relayed]):
+    """Sends what a backend says on the way in its own task: the backend's other requests must not wait for a client
+    that reads slowly."""
 
-    mailbox = MailboxSpec[LoggingMessageNotificationParams](size=RELAYED, overflow=Overflow.DROP_OLDEST)
+    mailbox = MailboxSpec[Relayed](
+        size=RELAYED,
+        overflow=Overflow.DROP_OLDEST,
+        most_weight=RELAYED_BYTES,
+        weigh=lambda said: len(said) if isinstance(said, bytes) else 0,  # a log message is bounded by itself
+    )
 
     slot: ReplySlot
 
     async def run(self) -> None:
-        async for params in self.inbox:
-            await self.slot.notify("notifications/message", params)
+        async for said in self.inbox:
+            if isinstance(said, bytes):
+                await self.slot.report(said)
+            else:
+                await self.slot.notify("notifications/message", said)

@@ -90,6 +90,10 @@ class TaskExchange(Exchange):
         if self.front is not None:
             await self.front.tell(frame)
 
+    def tell_nowait(self, frame: bytes) -> None:
+        if self.front is not None:
+            self.front.tell_nowait(frame)
+
     def log_nowait(self, params: LoggingMessageNotificationParams) -> None:
         if self.front is not None:
             self.front.log_nowait(params)
