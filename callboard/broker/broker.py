@@ -41,7 +41,7 @@ from callboard.codecs.http.passed import header_names
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.codecs.seal import Seal
 from callboard.config import BackendSpec, BackendTarget, Configuration, read_configuration
-from callboard.config.front import FrontSettings
+from callboard.config.front import START_WAIT, FrontSettings
 from callboard.config.loading import skip_reason
 from callboard.errors import CannotServe
 from callboard.server.extension import Extension
@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from callboard.oauth.login_desk import LoginDesk
 
 log = get_logger("callboard.broker")
-
-PRE_WARM: Final = 10.0
-"""Seconds that the listeners wait for backends to come up. A slower backend is listed when it is up."""
 
 RELOAD: Final = 60.0
 """Seconds that the broker may take to end and start backends. Each of them has a few to end in."""
@@ -83,7 +80,7 @@ class Broker(Served):
         version: str = __version__,
         revisions: frozenset[Revision] = ALL,
         approve: Approve | None = None,
-        pre_warm: float = PRE_WARM,
+        pre_warm: float = START_WAIT,
         example: str | None = None,
         ready_when: Literal["any", "all"] = "any",
         extensions: Iterable[str | Extension] = (),
@@ -121,7 +118,7 @@ class Broker(Served):
         self._placed: Mapping[str, Placed] = {}
         self._reloading = trio.Lock()
         self.ready_when = ready_when
-        self._pre_warm = pre_warm
+        self.pre_warm = pre_warm
         self._example = example
         self._offer: BrokerOffer | None = None
         self._root: Supervisor | None = None
@@ -144,6 +141,7 @@ class Broker(Served):
             "interceptors": load_interceptors(front.interceptors),
             "interceptor_headers": [name.decode() for name in front.interceptor_headers],
             "tool_search": front.tool_search,
+            "pre_warm": front.wait,
         }
         broker = cls(found.backends, **{"approve": pins.approve, **said, **options})
         broker.configuration, broker.pins, caches = found, pins, ListCaches.at_home()
@@ -307,12 +305,12 @@ class Broker(Served):
         return self._root.supervisor_of(tree.CONTROL).child(tree.BROKER)
 
     async def _wait_settled(self) -> None:
-        with trio.move_on_after(self._pre_warm):
+        with trio.move_on_after(self.pre_warm):
             with trio.move_on_after(WAIT_TOLD) as soon:
                 await self._wait_each_settled()
             if soon.cancelled_caught:
                 waited = [name for name, one in self.backends.items() if one.circuit.state is CircuitState.STARTING]
-                log.info("waiting_for_servers", servers=", ".join(waited), at_most=self._pre_warm)
+                log.info("waiting_for_servers", servers=", ".join(waited), at_most=self.pre_warm)
                 await self._wait_each_settled()
         await self._control().ask(Flush(), within=RELOAD)  # what they offer is in the lists
 

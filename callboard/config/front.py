@@ -15,10 +15,13 @@ from callboard.config.reader import Place, Table, quoted
 
 FRONT_KEYS: Final = (
     *("extensions", "experimental", "prefix", "profiles", "interceptors", "interceptor_headers"),
-    *("start", "idle_stop", "tool_search"),
+    *("start", "idle_stop", "tool_search", "wait"),
 )
 PROFILE_KEYS: Final = ("servers", "allow", "deny")
 PREFIXES: Final = ("server", "conflict")
+
+START_WAIT: Final = 10.0
+"""Seconds that the first clients wait for servers that take long to start: then lists are complete for most."""
 
 MAX_PROFILES: Final = 256
 """Profiles of one broker: each may have merged lists of its own."""
@@ -49,6 +52,8 @@ class FrontSettings:
     """Headers of a client's HTTP request that interceptors read. In lower case."""
     tool_search: bool = False
     """Whether clients are shown `search_tools` and `call_tool` in the place of all tools."""
+    wait: float = START_WAIT
+    """Seconds that servers have to start before clients are answered without them."""
 
 
 def read_front(root: Table, servers: Mapping[str, Place]) -> FrontSettings:
@@ -63,6 +68,7 @@ def read_front(root: Table, servers: Mapping[str, Place]) -> FrontSettings:
         start=root.choice("start", STARTS, "eager"),
         idle_stop=root.seconds("idle_stop", 0.0, may_be_none=True) or None,
         tool_search=root.flag("tool_search"),
+        wait=root.seconds("wait", START_WAIT, may_be_none=True),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from callboard import tree
-from callboard.broker.broker import PRE_WARM, Broker
+from callboard.broker.broker import Broker
 from callboard.broker.reload import Reloader
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
 from callboard.serve.worker import MAX_INNER
@@ -59,7 +59,7 @@ async def keep(broker: Broker, worker: Worker, settings: Settings, asked: trio.E
         crowd = ConnectionLimit(MAX_INNER)
         root.spawn(control, name="parent", shutdown=0)
         await keeper.reload(tuple(broker.specs.values()))
-        with trio.move_on_after(PRE_WARM):
+        with trio.move_on_after(broker.pre_warm):
             await keeper.wait_settled()
         await root.add(tree.inner("inner", listeners(Edge(KeeperDoor(keeper), limits, crowd=crowd), bound.sockets)))
         if broker.configuration is not None:

@@ -50,6 +50,20 @@ async def test_a_server_that_fails_at_its_start_says_why(tmp_path: Path) -> None
     assert json.loads(as_json(ready))["servers"][0]["why"].endswith(f"exited with 1: {FATAL}")
 
 
+@pytest.mark.parametrize("wait", [0, 3])
+async def test_a_file_says_how_long_slow_servers_are_waited_for(
+    wait: float, tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    file = tmp_path / "servers.toml"
+    file.write_text(f'wait = {wait}\n[mcpServers.slow]\ncommand = "sleep"\nargs = ["1000"]\n')
+    broker = Broker.of_file(file)
+    began = trio.current_time()
+    async with broker.host(parking=Parking("broker")):
+        assert trio.current_time() - began == pytest.approx(wait, abs=0.5)
+        [slow] = broker.behind().servers
+        assert slow.why == "no response yet"
+
+
 @pytest.mark.finding("newcomer-H2")
 async def test_what_a_server_wrote_before_it_failed_is_not_told_to_clients(tmp_path: Path) -> None:
     broker = Broker([backend(script(DIES, tmp_path / "starts"), settings=ONCE)])
