@@ -299,6 +299,17 @@ class Host:
         if self.barred is not None:
             raise self.barred()
 
+    def session_refusal(self, caller: Caller, account: str) -> RequestFailed | None:
+        """Why *caller* may open no session now, which counts as a request; None if it may."""
+        if self.is_draining:
+            return Draining()
+        if self.quotas is not None:
+            try:
+                self.quotas.count(caller, account, "initialize", None, trio.current_time())
+            except Overloaded as error:
+                return error
+        return None
+
     def bar(self, why: Callable[[], RequestFailed] | None) -> None:
         """Take no new work for now, and say *why*; None: take it again, unless the end has begun."""
         if not self.is_draining:
