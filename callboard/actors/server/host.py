@@ -47,6 +47,7 @@ from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
 from callboard.actors.tape import Tape
 from callboard.actors.terms import Terms
+from callboard.actors.unused_rules import KnownTools, UnusedRules
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.bridge.tasks import ABOUT_TASKS
 from callboard.codecs.caller import Caller
@@ -136,6 +137,10 @@ class Host:
     meters: Mapping[str, RateLimit] = attrs.field(factory=dict)
     rules: AccessRules | None = None
     """What callers may use. None: everything. Replaced by `callboard.actors.server.new_rules.apply`."""
+    unused_rules: UnusedRules = attrs.field(
+        default=attrs.Factory(lambda self: UnusedRules(self.own_tools), takes_self=True)
+    )
+    """Tells of rules that name a tool which there is not."""
     quotas: Quotas | None = None
     approvals: Approvals = attrs.field(factory=Approvals, init=False)
     """Calls that wait for an operator."""
@@ -309,6 +314,11 @@ class Host:
             except Overloaded as error:
                 return error
         return None
+
+    def own_tools(self) -> KnownTools:
+        """What a server without others behind it offers: all of it is known."""
+        offered, own = self.offer.offered(), self.offer.info.name
+        return KnownTools([(owner or own, name) for method, name, owner in offered if method == METHOD_OF["tool"]])
 
     def bar(self, why: Callable[[], RequestFailed] | None) -> None:
         """Take no new work for now, and say *why*; None: take it again, unless the end has begun."""

@@ -26,6 +26,7 @@ async def apply(host: Host, rules: AccessRules | None) -> int:
     if before is rules:
         return 0
     host.approvals.look_again()
+    host.unused_rules.warn(rules)
     changes = _changes(host.offer.gates(before or NO_RULES), host.offer.gates(rules or NO_RULES))
     told = 0
     for _, place in host.root.supervisor_of(tree.SESSIONS).actors():
