@@ -10,7 +10,10 @@ from trio.testing import MockClock
 
 from callboard.actors.rules import AccessRules, Rule
 from callboard.actors.server.new_rules import apply
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.rule_check import SETTLED
 from callboard.actors.unused_rules import KnownTools, rule_text, unused_patterns
+from callboard.broker import Broker
 from callboard.codecs.revisions import LATEST
 from tests.broker.back import Back, tool
 from tests.broker.front import backend, brokered
@@ -63,6 +66,7 @@ async def test_a_mistyped_tool_is_a_warning_once(side: Side, logs: Logs, autojum
         for least in ("a", "b"):
             rules = [Rule(tools=["raed", "write"], only=ACME), Rule(methods=["*"], needs=[least])]
             await apply(host, AccessRules(rules))
+            await trio.sleep(2 * SETTLED)
         [one] = [log for log in logs if log["event"] == "rule_unused"]
         assert (one["rule"], one["tool"], one["nearest"]) == ("tools=raed write", "raed", "read")
         assert one["log_level"] == "warning"
@@ -72,6 +76,7 @@ async def test_a_tool_that_its_server_takes_away_is_told(logs: Logs, autojump_cl
     server = Back(LATEST, tools=[tool("slow"), tool("other")])
     async with brokered(backend(server.ways, "weather", prefix=None)) as host:
         await apply(host, AccessRules([Rule(tools=["weather__slow"], deny=True)]))
+        await trio.sleep(2 * SETTLED)
         assert not told(logs)
         server.tools = [tool("slower"), tool("other")]
         line = server.lines[0]
@@ -88,8 +93,18 @@ async def test_a_rule_is_told_as_soon_as_all_servers_are_up(logs: Logs, autojump
     late.is_down = True
     async with brokered(backend(one.ways, "one", prefix=None), backend(late.ways, "late", prefix=None)) as host:
         await apply(host, AccessRules([Rule(tools=["late__fast"], deny=True), Rule(tools=["late__slow"], deny=True)]))
-        await trio.sleep(1)
+        await trio.sleep(2 * SETTLED)
         assert not told(logs)
         late.is_down = False
         await trio.sleep(120)
         assert [name for name, _ in told(logs)] == ["late__slow"]
+
+
+async def test_a_rule_for_a_server_that_is_added_with_it_is_no_warning(logs: Logs, autojump_clock: MockClock) -> None:
+    one, more = Back(LATEST, tools=[tool("slow")]), Back(LATEST, tools=[tool("fast")])
+    broker = Broker([backend(one.ways, "one", prefix=None)])
+    async with broker.host(parking=Parking("broker")) as host:
+        await apply(host, AccessRules([Rule(tools=["more__fast"], deny=True), Rule(tools=["more__fsat"], deny=True)]))
+        await broker.reload([backend(one.ways, "one", prefix=None), backend(more.ways, "more", prefix=None)])
+        await trio.sleep(2 * SETTLED)
+        assert told(logs) == [("more__fsat", "more__fast")]
