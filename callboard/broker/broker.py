@@ -16,6 +16,7 @@ from callboard.actors.broker.broker import BackendPlan, BrokerActor, News, Reloa
 from callboard.actors.broker.cached_lists import KeptLists
 from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.circuit import CircuitState
+from callboard.actors.broker.known_tools import known_tools
 from callboard.actors.broker.merging import Approve
 from callboard.actors.broker.news import Flush
 from callboard.actors.broker.offer import BrokerOffer
@@ -28,6 +29,7 @@ from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
 from callboard.actors.server.tool_search import ToolSearch
 from callboard.actors.tape import Tape
+from callboard.actors.unused_rules import UnusedRules
 from callboard.broker.caches import ListCaches
 from callboard.broker.interceptors import intercept, load_interceptors
 from callboard.broker.own_extensions import OwnExtensions, patterns_and_own
@@ -164,7 +166,7 @@ class Broker(Served):
         offer.on_lists = audience.lists_changed
         plans: dict[str, BackendPlan] = {}
         name, reports = self.info.name.replace("/", "-"), ProgressTimer()
-        actor = partial(BrokerActor, self.info, offer, audience, plans, self.pins)
+        actor = partial(BrokerActor, self.info, offer, audience, plans, self.pins, self._warn_unused)
         spec = tree.broker(name, lambda: lot, lambda: reports, actor)
         async with open_tree(spec) as root:
             self._offer, self._root = offer, root
@@ -182,6 +184,7 @@ class Broker(Served):
                     root.spawn(Reloader(self, self.configuration), name="configuration", shutdown=0)
                 await self._wait_settled()
                 self._host = Host(offer, root, lot, audience=audience, reports=reports)
+                self._host.unused_rules = UnusedRules(partial(known_tools, offer))
                 self._host.check_extensions = check_extension
                 self._host.cap, self._host.passes = self._cap(), self._passes()
                 self._host.search = ToolSearch() if self.tool_search else None
@@ -298,6 +301,10 @@ class Broker(Served):
     def wants_logins(self) -> bool:
         """Whether callers have to log in at some backend."""
         return any(one.auth is not None and one.auth.grant == "user" for one in self.specs.values())
+
+    def _warn_unused(self) -> None:
+        if self._host is not None:
+            self._host.unused_rules.warn(self._host.rules)
 
     def _control(self) -> Address[News]:
         if self._root is None:

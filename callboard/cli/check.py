@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import attrs
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
@@ -83,7 +84,12 @@ def check(
         assumed = AssumedCaller(said=as_, tenant=tenant, principal=principal, claims=claim)
         servers = [(spec.name, spec.prefix) for spec in configuration.backends]
         seen = seen_by(assumed.caller(), authorization, servers, tool)
-    started = try_servers(config.expanduser()) if start else None
+    started = None
+    if start:
+        rules = None if authorization is None else authorization.make_rules()
+        started, unused = try_servers(config.expanduser(), rules)
+        warnings = [Mistake(file=config, line=None, message=str(one), is_warning=True) for one in unused]
+        configuration = attrs.evolve(configuration, warnings=(*configuration.warnings, *warnings))
     _tell(configuration, (), seen, started, is_json=json)
     return Exit.NOT_UP if any(not one.is_up for one in started or ()) else Exit.FINE
 

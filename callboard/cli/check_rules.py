@@ -1,17 +1,16 @@
 """What a caller would see: the rules of a file, read for one set of scopes, claims, tenant and principal."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
-from callboard.actors.rules import NO_RULES, NO_SCOPES, Decision, Gate, Rule
+from callboard.actors.rules import NO_RULES, NO_SCOPES, Decision, Gate
+from callboard.actors.unused_rules import rule_text
 from callboard.codecs.bridge.names import SEPARATOR
 from callboard.codecs.caller import ANYBODY, Caller
 from callboard.config.authorization import AuthorizationSettings
 from callboard.errors import CannotServe
-
-SELECTORS: Final = ("servers", "tools", "prompts", "resources", "methods")
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +55,7 @@ def seen_by(
     rows = [_row("server", name, rules.decide_server(caller, name)) for name, _ in servers]
     for rule in rules.rules:
         gate = Gate([rule], rules.hierarchy.holds, is_shut=False, scopes=NO_SCOPES)
-        rows.append(_row("rule", _about(rule), gate.decide(caller)))
+        rows.append(_row("rule", rule_text(rule), gate.decide(caller)))
     decided = [rules.decide(caller, "tool", _owner(name, servers), name) for name in tools]
     return rows + [_row("tool", name, decision) for name, decision in zip(tools, decided, strict=True)]
 
@@ -70,7 +69,3 @@ def _owner(tool: str, servers: Sequence[tuple[str, str]]) -> str:
     """The server that a tool of this name is of, by its prefix: nothing is started to ask."""
     fitting = [(prefix, name) for name, prefix in servers if not prefix or tool.startswith(prefix + SEPARATOR)]
     return max(fitting, default=("", ""), key=lambda one: len(one[0]))[1]
-
-
-def _about(rule: Rule) -> str:
-    return ", ".join(f"{name}={' '.join(getattr(rule, name))}" for name in SELECTORS if getattr(rule, name))

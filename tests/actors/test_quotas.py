@@ -5,7 +5,11 @@ import pytest
 from callboard.actors.quotas import Quotas, QuotaSettings
 from callboard.actors.rate import Rate
 from callboard.codecs.caller import TRUSTED, Caller
-from callboard.errors import Overloaded
+from callboard.codecs.revisions import LEGACY
+from callboard.errors import OVERLOADED, Overloaded
+from callboard.server import Server
+from callboard.testing import Refusal
+from tests.broker.front import peer
 
 ALICE = Caller(principal="alice", tenant="acme")
 BOB = Caller(principal="bob", tenant="acme")
@@ -67,3 +71,16 @@ def test_the_wait_that_is_told_is_enough_and_no_more_than_needed() -> None:
             assert asked(quotas, ALICE, now + wait - 0.001) is not None
             now += wait + 1e-9
             assert asked(quotas, ALICE, now) is None
+
+
+async def test_a_session_on_a_connection_of_its_own_counts_as_a_request() -> None:
+    async with Server("back").host() as host:
+        host.quotas = Quotas(QuotaSettings(principal=Rate(1, 10)))
+        async with peer(host, max(LEGACY), principal=ALICE) as client:
+            with pytest.raises(Refusal) as refused:
+                await client.request("tools/list")
+            assert refused.value.code == OVERLOADED
+        with pytest.raises(Refusal) as refused:
+            async with peer(host, max(LEGACY), principal=ALICE):
+                pass
+        assert refused.value.code == OVERLOADED

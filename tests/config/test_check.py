@@ -210,5 +210,9 @@ def test_servers_are_started_if_asked_for_and_those_that_do_not_come_up_are_told
     started = {one["name"]: one for one in json.loads(done.stdout)["started"]}
     assert started["handy"]["state"] == "up"
     assert "no key" in started["dies"]["why"]
-    file.write_text(json.dumps({"mcpServers": {"handy": servers["handy"]}}))
-    assert piped("check", str(file), "--start").stdout.splitlines()[-1] == "handy\tup\t"
+    mistyped = {"rules": [{"tools": ["handy_x"], "deny": True}]}
+    file.write_text(json.dumps({"mcpServers": {"handy": servers["handy"]}, "authorization": mistyped}))
+    done = piped("check", str(file), "--start")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "handy\tup\t"
+    assert "warning: the rule tools=handy_x guards nothing: no tool matches `handy_x`" in done.stderr

@@ -3,7 +3,7 @@
 Backends, the file of pins and the configuration tell it; requests never do. Requests read the catalogue as it is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -74,6 +74,8 @@ class BrokerActor(Actor[News]):
     """How the backends are configured that should run. It outlives this actor's crash, as the offer does."""
     approvals: SkillApprovals | None = None
     """Of skills of pinned servers."""
+    on_news: Callable[[], None] = attrs.field(default=lambda: None)
+    """Called when backends have other lists, or others of them are up: not while some are about to start."""
     _reloading: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def run(self) -> None:
@@ -105,6 +107,7 @@ class BrokerActor(Actor[News]):
         if backend is not None:
             self.offer.put(name, *backend.listings.take_news())
             backend.views.base_read()
+            self._tell()
 
     def _state_changed(self, name: str) -> None:
         backend = self.offer.backends.get(name)
@@ -113,6 +116,11 @@ class BrokerActor(Actor[News]):
             self.offer.look_around()
             if backend.is_up:
                 self.audience.came_up(backend)
+            self._tell()
+
+    def _tell(self) -> None:
+        if not self._reloading.locked():
+            self.on_news()
 
     def _review(self) -> None:
         self.offer.review()
@@ -133,6 +141,7 @@ class BrokerActor(Actor[News]):
                     if address.name not in staying:
                         nursery.start_soon(address.stop)
             await self._start(message.plans)
+        self.on_news()
         message.reply(None)
 
     # The backends.

@@ -48,6 +48,7 @@ from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
 from callboard.actors.tape import Tape
 from callboard.actors.terms import Terms, is_modern, modern_terms
+from callboard.actors.unused_rules import KnownTools, UnusedRules
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.bridge.tasks import ABOUT_TASKS
 from callboard.codecs.caller import Caller
@@ -137,6 +138,10 @@ class Host:
     meters: Mapping[str, RateLimit] = attrs.field(factory=dict)
     rules: AccessRules | None = None
     """What callers may use. None: everything. Replaced by `callboard.actors.server.new_rules.apply`."""
+    unused_rules: UnusedRules = attrs.field(
+        default=attrs.Factory(lambda self: UnusedRules(self.own_tools), takes_self=True)
+    )
+    """Tells of rules that name a tool which there is not."""
     quotas: Quotas | None = None
     approvals: Approvals = attrs.field(factory=Approvals, init=False)
     """Calls that wait for an operator."""
@@ -317,6 +322,22 @@ class Host:
         """Raises `Draining`, or why else no new work is taken."""
         if self.barred is not None:
             raise self.barred()
+
+    def session_refusal(self, caller: Caller, account: str) -> RequestFailed | None:
+        """Why *caller* may open no session now, which counts as a request; None if it may."""
+        if self.is_draining:
+            return Draining()
+        if self.quotas is not None:
+            try:
+                self.quotas.count(caller, account, "initialize", None, trio.current_time())
+            except Overloaded as error:
+                return error
+        return None
+
+    def own_tools(self) -> KnownTools:
+        """What a server without others behind it offers: all of it is known."""
+        offered, own = self.offer.offered(), self.offer.info.name
+        return KnownTools([(owner or own, name) for method, name, owner in offered if method == METHOD_OF["tool"]])
 
     def bar(self, why: Callable[[], RequestFailed] | None) -> None:
         """Take no new work for now, and say *why*; None: take it again, unless the end has begun."""

@@ -8,6 +8,7 @@ from callboard import tree
 from callboard.actors.changes import ListName, wanted_lists
 from callboard.actors.rules import NO_RULES, AccessRules, Gate
 from callboard.actors.server.host import Host
+from callboard.actors.server.rule_check import check_soon
 from callboard.actors.server.session import Session
 from callboard.actors.server.subscription import Subscription
 from callboard.codecs.caller import Caller
@@ -26,6 +27,7 @@ async def apply(host: Host, rules: AccessRules | None) -> int:
     if before is rules:
         return 0
     host.approvals.look_again()
+    check_soon(host)
     changes = _changes(host.offer.gates(before or NO_RULES), host.offer.gates(rules or NO_RULES))
     told = 0
     for _, place in host.root.supervisor_of(tree.SESSIONS).actors():

@@ -50,7 +50,7 @@ from callboard.codecs.revisions import (
 )
 from callboard.codecs.revisions import Result as Empty
 from callboard.codecs.routing import Route, read_route
-from callboard.errors import Draining, InvalidParams, InvalidRequest, PeerError, RequestFailed
+from callboard.errors import InvalidParams, InvalidRequest, PeerError, RequestFailed
 from callboard.supervisor import Actor, Fact, Lost, MailboxSpec, Snapshot, get_logger
 
 M = TypeVar("M", bound=Model)
@@ -294,7 +294,7 @@ class Session(Actor[Outbound]):
         await self._refuse_as(error.request_id, error, way)
         return True
 
-    async def _refuse_as(self, request_id: RequestId | None, error: PeerError | Draining, way: Outlet) -> None:
+    async def _refuse_as(self, request_id: RequestId | None, error: PeerError | RequestFailed, way: Outlet) -> None:
         self.host.count_refusal(error)
         revision = LATEST if self.terms is None else self.terms.revision
         await way.answer(error_frame(request_id, revision, error), error)
@@ -419,8 +419,8 @@ class Session(Actor[Outbound]):
     async def _initialize(self, request: Request, way: Outlet) -> None:
         if self.terms is not None:
             raise InvalidRequest("the session is already initialized")
-        if self.host.is_draining:
-            await self._refuse_as(request.id, Draining(), way)
+        if (refusal := self.host.session_refusal(self.caller, self.account)) is not None:
+            await self._refuse_as(request.id, refusal, way)
             return
         self.terms, self._declared = agree(self.host.offer, request, self.caller)
         slot = ReplySlot(request.id, request.method, self.terms, way, admission=self.requests)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import trio.testing
 
 from callboard.actors.quotas import Quotas, QuotaSettings
 from callboard.actors.rate import Rate
@@ -10,7 +11,7 @@ from callboard.actors.rules import AccessRules, Condition, Rule
 from callboard.codecs.caller import Caller
 from callboard.codecs.revisions import LEGACY
 from tests.transports.server.http.house import open_house
-from tests.transports.server.http.sessions import OpenSession
+from tests.transports.server.http.sessions import OpenSession, initialize
 from tests.transports.server.http.stage import Answer, Place, serving
 
 BEARER = "Authorization: Bearer x"
@@ -83,6 +84,22 @@ async def test_a_quota_is_a_429_that_says_when_to_come_again() -> None:
         assert answer.status == 429
         assert answer.json["error"]["data"] == {"retryAfter": 20}
         assert "retry-after" in answer.headers
+
+
+async def test_a_quota_counts_each_session_that_is_opened() -> None:
+    async with serving(open_house().server, authenticate=authenticate) as place:
+        place.host.quotas = Quotas(QuotaSettings(principal=Rate(2, 40)))
+        await OpenSession.open(place, max(LEGACY), BEARER, is_ready=False)
+        assert (await ask(place, "tools/list")).status == 200
+        sessions = place.host.sessions.total
+        client = await place.connect()
+        await client.send(client.post(initialize(max(LEGACY)), BEARER))
+        answer = await client.answer()
+        assert (answer.status, answer.code) == (429, -31003)
+        assert answer.headers["retry-after"] == str(answer.json["error"]["data"]["retryAfter"])
+        assert "mcp-session-id" not in answer.headers
+        await trio.testing.wait_all_tasks_blocked()
+        assert place.host.sessions.total == sessions
 
 
 async def test_a_session_goes_by_rules_too() -> None:
