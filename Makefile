@@ -43,7 +43,7 @@ test: browser servers lint  ## Install what tests need (Chromium, Redis, nginx, 
 	@$(MAKE) --no-print-directory -j 2 types every  # mypy uses one core, and the workers of pytest often wait
 
 every: .venv/.installed-dev
-	$(BIN)/pytest -n 4 --dist worksteal  # four for two cores: many tests wait for processes
+	$(BIN)/pytest -n 5 --dist worksteal  # five for two cores: many tests wait for processes
 
 # Whole rooms, and one file of each transport; pytest fails if one of them is no longer there.
 QUICK := tests/test_house.py tests/codecs tests/supervisor tests/actors \

@@ -272,7 +272,7 @@ def test_flags_that_make_no_sense_are_one_line(flags: list[str], words: str) -> 
 
 @pytest.mark.parametrize(
     ("target", "code", "words"),
-    [(APP, 2, "is not a URL"), ("nowhere.json#x", 3, "nowhere.json"), ("[]", 2, "is not a URL")],
+    [(APP, 2, "is not a URL"), ("nowhere.json#x", 2, "nowhere.json"), ("[]", 2, "is not a URL")],
 )
 @pytest.mark.parametrize("command", ["login", "logout"])
 def test_logging_in_and_out_is_for_urls(command: str, target: str, code: int, words: str) -> None:

@@ -344,7 +344,7 @@ async def test_pings_and_everything_else_work_over_tls(contexts: test_tls.Contex
     server, _ = hosted()
     ours, theirs = contexts
     async with (
-        served(server, Settings(ping_every=0.5), tls=ours) as here,
+        served(server, Settings(ping_every=1.5), tls=ours) as here,  # two that are answered late end it
         here.connect(tls=theirs, max_message_size=MESSAGE_SIZE, subprotocols=["mcp"]) as client,
     ):
         await initialize(client)
