@@ -59,7 +59,7 @@ def forked(module: str = MAIN) -> tuple[str, ...]:
 
 def behind(pid: int) -> int:
     """The process that a test means by *pid*: the fork, if *pid* is of a client of the fork server."""
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, ProcessLookupError):  # it may end while it is looked at
         name = Path(f"/proc/{pid}/comm").read_text()
         if name.startswith(NAME):
             return int(name.removeprefix(NAME))
