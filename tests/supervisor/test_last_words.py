@@ -4,7 +4,7 @@ import pytest
 
 from callboard.supervisor.last_words import telling
 
-LOG = "npm error A complete log of this run can be found in: /root/.npm/_logs/2026-01-02T03_04_05_678Z-debug-0.log"
+LOG = "npm error A complete log of this run can be found in: /home/ada/.npm/_logs/2026-01-02T03_04_05_678Z-debug-0.log"
 NOT_FOUND = "npm error 404 Not Found - GET https://npm.example/mcp-server-nope - Not found"
 NO_HOST = "npm error request to https://npm.example/nope failed, reason: getaddrinfo ENOTFOUND npm.example"
 
